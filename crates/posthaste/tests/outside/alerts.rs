@@ -1,5 +1,5 @@
-//! The alert rules under `deploy/`: promtool accepts them, each alert is tested both firing and not firing, uses
-//! existing metrics, and has a section in the runbook.
+//! Checks the alert rules under `deploy/`: promtool accepts them, and each alert is tested both firing and not firing,
+//! uses existing metrics, and has a section in the runbook.
 
 use crate::served::{Engine, Served};
 use crate::tools;
@@ -85,7 +85,7 @@ fn each_alert_has_a_section_in_the_runbook() {
     }
 }
 
-/// Returns the names of Posthaste's metrics in a PromQL expression, without the suffix of a histogram's series.
+/// Returns the names of Posthaste metrics in a PromQL expression, without the suffixes of histogram series.
 fn metrics_of(expression: &str) -> BTreeSet<String> {
     let is_part = |char: char| char.is_ascii_alphanumeric() || char == '_';
     let words = expression.split(|char| !is_part(char));

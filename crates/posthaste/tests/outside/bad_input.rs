@@ -1,5 +1,5 @@
-//! Bad input and faults: a table of the tests that cover each kind, and tests of the running program with its default
-//! limits for what no other test covers: invalid bodies, many slow or idle clients, and the memory that they cost.
+//! Tests for bad input and faults. A table lists the tests that cover each kind. The tests in this file run the program
+//! with its default limits and cover the rest: invalid bodies, many slow or idle clients, and their memory usage.
 
 use crate::served::{Engine, PATIENCE, ROOT_KEY, Served};
 use crate::tools;
@@ -63,14 +63,14 @@ const HERE_BODIES: &str = "posthaste/tests/outside/bad_input.rs bad_bodies_are_r
 const HERE_MEMORY: &str =
     "posthaste/tests/outside/bad_input.rs a_thousand_large_uploads_share_one_memory_limit";
 
-/// The memory limit of the program itself, without request bodies and connection buffers.
+/// The maximum memory usage of the program in MiB, without request bodies and connection buffers.
 const OWN_MIB: f64 = 128.0;
-/// The API's limit for the bodies of all requests together.
+/// The API's limit for the total size of all request bodies, in MiB.
 const UPLOADS_MIB: f64 = 256.0;
-/// The memory limit of the buffers of a thousand connections, whose data is not yet part of a body.
+/// The maximum memory usage of the buffers of a thousand connections, in MiB. Their data is not yet part of a body.
 const CONNECTIONS_MIB: f64 = 64.0;
 
-/// Open files reserved for the tests that run at the same time.
+/// The number of open files reserved for the tests that run at the same time.
 const OTHER_FILES: u64 = 3_000;
 
 const EVENT: &str = r#"{"event_type":"a","payload":1}"#;
@@ -169,7 +169,7 @@ async fn bad_bodies_are_refused() {
     served.post("/v1/events", EVENT).expect(202);
 }
 
-/// Starts an upload that announces `length` bytes, and sends some of them.
+/// Starts an upload with a content length of `length` bytes, and sends only `sent`.
 fn begin(served: &Served, length: usize, sent: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(served.address).expect("a connection");
     let head = format!(
@@ -205,7 +205,7 @@ async fn a_thousand_large_uploads_share_one_memory_limit() {
     let megabyte = vec![b' '; 1 << 20];
     let large: Vec<TcpStream> = (0..1_000).map(|_| begin(&served, 8 << 20, &megabyte)).collect();
     served.get("/healthz").expect(200);
-    // The bodies together exceed the memory limit: some uploads are refused, the others stay open.
+    // The bodies together exceed the memory limit: some uploads are refused, and the rest stay open.
     let until = Instant::now() + PATIENCE;
     let mut refused = 0;
     while refused < 500 {
@@ -234,7 +234,7 @@ fn is_refused(stream: &TcpStream) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_idle_connections_do_not_block_others() {
     let files = allow_many_files();
-    // The API's own limit, or fewer if the limit of open files requires it.
+    // The API's connection limit, or fewer connections if the limit on open files requires it.
     let connections = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX).min(10_000);
     assert!(connections >= 1_000, "this test needs more open files than the limit of {files}");
     let served = Served::start(Engine::Sqlite, &[]).await;
@@ -260,7 +260,7 @@ async fn ten_thousand_idle_connections_do_not_block_others() {
     Answer::read_blocking(&mut waiting).expect(200);
 }
 
-/// Takes 30 seconds, the time limit for receiving a body.
+/// This test takes 30 seconds, the time limit for receiving a body.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_takes_too_long_returns_408() {
     let served = Served::start(Engine::Sqlite, &[]).await;
@@ -270,7 +270,7 @@ async fn a_body_that_takes_too_long_returns_408() {
     assert_eq!(served.get("/v1/events").expect(200).json()["items"].as_array().map(Vec::len), Some(0));
 }
 
-/// Raises the limit of open files of this process and its children to the hard limit, and returns it.
+/// Raises the limit on open files of this process and its children to the hard limit, and returns the limit.
 fn allow_many_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(1 << 20);

@@ -1,5 +1,5 @@
-//! The dashboard in a real browser: live updates, requeuing of failed deliveries, roles, and escaping of user content.
-//! [`Scene`] is the environment that all browser tests share.
+//! Tests the dashboard in a real browser: live updates, requeuing of failed deliveries, roles, and escaping of user
+//! content. [`Scene`] is the environment that all browser tests share.
 
 use crate::browser_roles::BUTTONS;
 use crate::served::{Engine, ROOT_KEY, Served};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) const SCRIPT: &str = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>";
 
-/// A running server with a broker, a receiver that can be switched to failing, and a browser.
+/// A running server with a broker, a receiver that can be made to fail, and a browser.
 pub(crate) struct Scene {
     pub(crate) served: Served,
     pub(crate) receiver: Receiver,
@@ -28,7 +28,7 @@ impl Scene {
         Self::over(async |settings| Served::start(Engine::Sqlite, settings).await).await
     }
 
-    /// Sets the scene with a server that `start` starts with the given settings.
+    /// Creates a scene with a server that `start` starts with the settings passed to it.
     pub(crate) async fn over(start: impl AsyncFnOnce(&[(&str, &str)]) -> Served) -> Self {
         let refuses = Arc::new(AtomicBool::new(false));
         let is_refusing = Arc::clone(&refuses);
@@ -71,7 +71,7 @@ impl Scene {
         made.json()["key"].as_str().expect("a key").to_owned()
     }
 
-    /// Creates one completed and some dead-lettered deliveries.
+    /// Creates one completed delivery and the given number of dead-lettered deliveries.
     pub(crate) fn make_history(&self, dead_lettered: usize) {
         self.send(1);
         self.wait_for("Completed", 1);
@@ -148,7 +148,7 @@ async fn only_an_operator_requeues_many_dead_letters() {
     assert_eq!(browser.value("window.same"), true, "the page was not reloaded");
     scene.open("/deliveries?status=Completed");
     browser.until("document.querySelectorAll('tbody tr').length === 4");
-    // A form with a wrong token.
+    // Submit a form with a wrong token.
     browser.value("document.querySelector('.out [name=token]').value = 'forged'");
     browser.click(".out button");
     browser.until("document.querySelector('h1').textContent === 'Form rejected'");

@@ -1,4 +1,5 @@
-//! Events in a real browser: filters, explanation, escaping, long values, and the search through a long list.
+//! Tests the event pages in a real browser: filters, explanation, escaping, long values, and the search through a long
+//! list.
 
 use crate::browser::{SCRIPT, Scene};
 use crate::served::ROOT_KEY;
@@ -96,7 +97,7 @@ async fn long_values_do_not_widen_a_page() {
     }
 }
 
-/// A search continues automatically and shows its progress. A refresh repeats only the first page of it.
+/// Checks that a search continues automatically and shows its progress, and that a refresh repeats only its first page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_search_continues_automatically_and_runs_once() {
     let scene = Scene::set().await;
@@ -106,7 +107,7 @@ async fn a_search_continues_automatically_and_runs_once() {
         scene.served.post("/v1/events", &of(kind, count).to_string()).expect(202);
     }
     scene.sign_in(ROOT_KEY);
-    // Sorted by time, for which there is no index within one type.
+    // The list is sorted by time, and there is no index on the time of the events of one type.
     scene.open("/events?event_type=rare&since=2020-01-01T00%3A00%3A00Z");
     browser
         .until("document.querySelector('#search-progress').textContent === 'Searched all events: 1 found.'");

@@ -1,4 +1,4 @@
-//! Orders in a real browser: a paused lane is shown and resumed.
+//! Tests the order pages in a real browser: a paused lane is shown and resumed.
 
 use crate::browser::Scene;
 use serde_json::json;

@@ -1,11 +1,11 @@
-//! The dashboard's script in a real browser: a refresh keeps focus, scroll position and selection, and a form is
+//! Tests the dashboard's script in a real browser: a refresh keeps focus, scroll position and selection, and a form is
 //! submitted only once.
 
 use crate::browser::Scene;
 use crate::served::ROOT_KEY;
 use serde_json::json;
 
-/// The number of refreshes so far.
+/// A JavaScript expression for the number of refreshes so far.
 const REFRESHES: &str =
     "performance.getEntriesByType('resource').filter((one) => one.initiatorType === 'fetch').length";
 const LINK: &str = "document.querySelector('tbody a[href=\"/deliveries/2\"]')";

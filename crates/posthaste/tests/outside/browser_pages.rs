@@ -1,5 +1,6 @@
-//! Every page over realistic data, on wide and narrow screens in light and dark: accessible, not wider than the screen,
-//! and without requests to other hosts. With `POSTHASTE_BLESS=1` it also takes the screenshots of `docs/screenshots`.
+//! Checks every page with realistic data, on wide and narrow screens in light and dark mode: it must be accessible, fit
+//! the width of the screen, and send no requests to other hosts. `POSTHASTE_BLESS=1` also takes the screenshots in
+//! `docs/screenshots`.
 
 use crate::sample_api::SampleApi;
 use crate::sample_data::NOW;
@@ -10,19 +11,20 @@ use posthaste_testkit::receiver::Receiver;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// The pages whose screenshots are taken on all kinds of screens; of the others, one on a wide light screen is enough.
+/// The pages that have screenshots for all kinds of screens. Other pages have only one, for a wide screen in light
+/// mode.
 const ON_ALL_SCREENS: [&str; 3] = ["overview", "deliveries", "subscription"];
 
-/// The URLs of other hosts that the page has requested.
+/// A JavaScript expression for the URLs on other hosts that the page has requested.
 const FOREIGN_REQUESTS: &str = "performance.getEntriesByType('resource').map((one) => one.name)\
     .filter((name) => !name.startsWith(location.origin) && !name.startsWith('data:'))";
 
-/// A browser that inspects pages.
+/// A browser for inspecting pages.
 struct Inspector<'a> {
     api: &'a SampleApi,
     browser: Browser,
     axe: String,
-    /// Where screenshots are written, if they are.
+    /// The folder for screenshots, or `None` if none are taken.
     screenshots: Option<PathBuf>,
 }
 
@@ -52,7 +54,7 @@ async fn every_page_is_accessible_on_every_screen() {
     sample_orders::pause_lane(&api.h).await;
     inspector.inspect("orders-paused", || inspector.open("/orders"));
 
-    // The duration of a test event and the address of its receiver differ from run to run.
+    // No screenshots, because the duration of a test event and the address of its receiver differ between runs.
     inspector.screenshots = None;
     let receiver = Receiver::start(world::answer).await;
     let new = json!({"event_type": "order.paid", "callback_url": receiver.url("/hook")}).to_string();
@@ -67,7 +69,7 @@ async fn every_page_is_accessible_on_every_screen() {
     });
 }
 
-/// Returns names and addresses of the pages that can be opened directly.
+/// Returns the names and the paths of the pages that can be opened directly.
 fn pages(api: &SampleApi) -> Vec<(&'static str, String)> {
     let failing = api.samples.failing;
     let letter = api.find("/v1/dead-letters", "id", 0);

@@ -1,11 +1,11 @@
-//! The actions that each role sees in a real browser, and a check that axe-core reports faults at all.
+//! Checks which actions each role sees in a real browser, and that axe-core reports faults.
 
 use crate::browser::Scene;
 use crate::served::ROOT_KEY;
 use crate::tools;
 use serde_json::json;
 
-/// The buttons in the content of a page, without those of filters.
+/// A JavaScript expression for the labels of the buttons in the content of a page, except those in filters.
 pub(crate) const BUTTONS: &str = "[...document.querySelectorAll('main button, main .button')]\
     .filter((one) => !one.closest('.filter')).map((one) => one.textContent.trim())";
 
@@ -36,7 +36,7 @@ async fn each_role_sees_its_buttons() {
         }
         let sees_audit = browser.value("document.querySelector(\"nav a[href='/audit']\") !== null");
         assert_eq!(sees_audit, ["admin", "root"].contains(&role), "{role}");
-        // An action that is not offered is also refused at its address.
+        // An action that is not offered is also refused if its URL is opened directly.
         scene.open("/dead-letters/requeue");
         let title = if expected == read_only { "Forbidden" } else { "Requeue dead letters" };
         assert_eq!(browser.text("h1"), title, "{role}");
@@ -56,7 +56,7 @@ async fn each_role_sees_its_buttons() {
     }
 }
 
-/// Otherwise the accessibility tests would pass if axe-core never reported anything.
+/// Checks that axe-core reports faults. If it never reported any, all accessibility tests would pass.
 #[test]
 fn axe_reports_inaccessible_pages() {
     let (browser, axe) = (crate::webdriver::Browser::start(), tools::axe());

@@ -1,4 +1,4 @@
-//! Pages during an outage of the store, in a real browser: they report it, and recover automatically.
+//! Tests pages in a real browser while the store is unavailable: they report the outage and recover automatically.
 
 use crate::browser::Scene;
 use crate::served::{ROOT_KEY, Served};

@@ -1,4 +1,4 @@
-//! A subscription in a real browser: a test event, then editing and deletion with the keyboard.
+//! Tests a subscription's page in a real browser: a test event, then editing and deletion with the keyboard.
 
 use crate::browser::{SCRIPT, Scene};
 use crate::webdriver::{ENTER, TAB};

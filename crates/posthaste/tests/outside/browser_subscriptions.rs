@@ -1,4 +1,4 @@
-//! Subscriptions in a real browser: creation and all actions, with the mouse and with the keyboard only.
+//! Tests the subscription pages in a real browser: creation and all actions, with the mouse and with the keyboard only.
 
 use crate::browser::{SCRIPT, Scene};
 use crate::served::ROOT_KEY;
@@ -71,7 +71,7 @@ async fn a_subscription_is_paused_resumed_and_tested() {
     scene.open("/subscriptions");
     browser.until("document.querySelector('.badge.paused')");
     browser.value("window.same = true");
-    // Changes by others appear without a reload.
+    // Changes made through the API appear without a reload.
     let resume = scene.served.call("PATCH", "/v1/subscriptions/1").json(r#"{"active": true}"#);
     resume.send_blocking().expect(200);
     browser.until("document.querySelector('.badge.active')");

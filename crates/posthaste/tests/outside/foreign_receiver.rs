@@ -1,5 +1,5 @@
-//! A Python receiver that uses the Standard Webhooks library (`receiver.py`) accepts our signatures, also during the
-//! overlap of a rotation, and rejects tampered requests.
+//! Checks that a Python receiver that uses the Standard Webhooks library (`receiver.py`) accepts our signatures, even
+//! during the overlap of a rotation, and rejects tampered requests.
 
 use crate::tools;
 use posthaste_testkit::commands::{Dev, Running};
@@ -27,7 +27,7 @@ impl Python {
         self.running.line(&["secrets"]);
     }
 
-    /// Waits for the next request of this type and returns the receiver's report on it.
+    /// Waits for the next request with this event type and returns the receiver's report about it.
     fn request(&self, event_type: &str) -> Value {
         parse(&self.running.line(&[&format!("\"event_type\": \"{event_type}\"")]))
     }

@@ -1,5 +1,5 @@
-//! The commands in the guides under `docs/` work as they are printed there. Only what a reader has to insert, such as
-//! keys, secrets and ports, is replaced. `samples` runs the code of `docs/receivers.md`.
+//! Checks that the commands in the guides under `docs/` work as printed. Only values that a reader has to insert, such
+//! as keys, secrets and ports, are replaced. `samples` runs the code in `docs/receivers.md`.
 
 use crate::pages::{block, guide};
 use crate::readme::{ENDED, Typed, typed};
@@ -23,7 +23,7 @@ const SECRET_EXAMPLE: &str = "whsec_…";
 /// The port of the receivers in the guides.
 const PORT_EXAMPLE: &str = "8081";
 
-/// A guide, and a server of `posthaste dev` on which its blocks are run.
+/// A guide, and the `posthaste dev` server against which its code blocks are run.
 struct Guide {
     blocks: BTreeMap<String, String>,
     dev: Dev,
@@ -38,13 +38,13 @@ impl Guide {
         Self { blocks: guide(page), dev, port: free_address().port(), folder }
     }
 
-    /// Starts commands without waiting for their end.
+    /// Starts commands without waiting for them to finish.
     fn start(&self, commands: &str) -> Typed {
         let server = [("POSTHASTE_URL", self.dev.url.as_str()), ("POSTHASTE_KEY", &self.dev.key)];
         typed(commands, self.folder.path(), &server)
     }
 
-    /// Runs commands to their end and returns what they print.
+    /// Runs commands to completion and returns their output.
     fn run(&self, commands: &str) -> String {
         let printed = self.start(commands).lines_until(&[ENDED]).join("\n");
         printed.replace(ENDED, "")
@@ -54,7 +54,7 @@ impl Guide {
         self.run(&block(&self.blocks, name, &[]))
     }
 
-    /// The same, and reads the one JSON value that it prints.
+    /// Runs commands to completion and parses their output as JSON.
     fn json(&self, commands: &str) -> Value {
         let printed = self.run(commands);
         serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{commands}: {printed}"))
@@ -68,7 +68,7 @@ impl Guide {
         format!("http://{}/", self.address())
     }
 
-    /// Starts the receiver of a block with this secret, and waits until it listens.
+    /// Starts the receiver in the block `name` with this secret, and waits until it accepts connections.
     fn receiver(&self, name: &str, put_in: &[(&str, &str)], secret: &str) -> Typed {
         wait(|| TcpListener::bind(self.address()).is_ok());
         let port = self.port.to_string();
@@ -78,7 +78,7 @@ impl Guide {
         receiver
     }
 
-    /// Creates a subscription to the port of this guide and returns its id and secret.
+    /// Creates a subscription with the callback URL of this guide, and returns its id and secret.
     fn subscribe(&self, event_type: &str, flags: &[&str]) -> (String, String) {
         let url = self.callback_url();
         let created = self.dev.json(&[&["subscription", "create", event_type, &url][..], flags].concat());
@@ -86,7 +86,7 @@ impl Guide {
     }
 
     fn wait_for_delivery(&self, id: &str, is_met: impl Fn(&Value) -> bool) -> Value {
-        // Routing may not have created it yet.
+        // Routing may not have created the delivery yet.
         wait(|| self.dev.run(&["delivery", "show", id]).code == Some(0));
         self.dev.json_until(&["delivery", "show", id], is_met)
     }
@@ -103,7 +103,7 @@ fn is_completed(delivery: &Value) -> bool {
     delivery["status"] == "Completed"
 }
 
-/// The first signing secret in a text.
+/// Returns the first signing secret in a text.
 fn secret_in(text: &str) -> String {
     let start = text.find("whsec_").unwrap_or_else(|| panic!("no secret in {text}"));
     text[start..].split(|char: char| char.is_whitespace() || char == '"').next().expect("a word").to_owned()

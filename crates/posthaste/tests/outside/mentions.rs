@@ -1,4 +1,4 @@
-//! Every setting, metric, command and flag that the documents mention exists.
+//! Checks that every setting, metric, command and flag mentioned in the documents exists.
 
 use crate::{metrics, tools};
 use posthaste_testkit::commands::run;
@@ -23,7 +23,7 @@ const PAGES: [&str; 15] = [
     "deploy/posthaste.service",
 ];
 
-/// Variables that are not settings of the server, but of the command line, tests and scripts.
+/// Variables that are not server settings: they are used by client commands, tests and scripts.
 const OTHER_VARIABLES: [&str; 6] = [
     "POSTHASTE_BLESS",
     "POSTHASTE_CONFIG",
@@ -37,11 +37,11 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(tools::repository(name)).unwrap_or_else(|_| panic!("no {name}"))
 }
 
-/// Returns the words of a text that begin with one of the prefixes.
+/// Returns the words in `text` that start with one of `prefixes`, except those that end with an underscore.
 fn words(text: &str, prefixes: &[&str]) -> BTreeSet<String> {
     let words = text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
     let ours = words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)));
-    // A word that ends with an underscore is itself a prefix of several names.
+    // A word that ends with an underscore is a prefix of several names.
     ours.filter(|word| !word.ends_with('_')).map(str::to_owned).collect()
 }
 
@@ -79,7 +79,7 @@ fn every_mentioned_metric_exists() {
     }
 }
 
-/// Returns the code of a page: the lines of its code blocks, and its code spans, each on one line.
+/// Returns the code in a page: the lines of its code blocks, and its code spans, each as one line.
 fn code(page: &str) -> Vec<String> {
     let mut code = Vec::new();
     for (place, part) in page.split("```").enumerate() {

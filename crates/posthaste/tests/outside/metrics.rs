@@ -1,4 +1,5 @@
-//! `/metrics` passes the linter of promtool, and the value of every metric changes when what it measures happens.
+//! Checks that `/metrics` passes the promtool linter, and that the value of every metric changes when the measured
+//! event occurs.
 
 use crate::served::{Engine, Served};
 use crate::{tools, world};
@@ -42,7 +43,8 @@ const CHANGED_HERE: [&str; 22] = [
 const PROCESS_METRICS: &str = "api/src/process_metrics.rs";
 
 /// Metrics whose values change in tests of the components that record them: the metric, the file of the test, and the
-/// name used there. Panics cannot be caused from outside, and states of queues and of the lane need a special setup.
+/// name used there. Panics cannot be triggered from outside, and some states of queues and of the lane need a special
+/// setup.
 const CHANGED_ELSEWHERE: [(&str, &str, &str); 23] = [
     ("outbox_inflight", "testkit/tests/orders/claims.rs", "outbox_inflight"),
     ("outbox_lag_sla_seconds", "posthaste/tests/cli/lane.rs", "outbox_lag_sla_seconds"),
@@ -82,7 +84,7 @@ pub(crate) fn known() -> BTreeSet<&'static str> {
     CHANGED_HERE.into_iter().chain(CHANGED_ELSEWHERE.map(|(name, ..)| name)).collect()
 }
 
-/// Returns whether source code contains the name as a whole word, outside of comments.
+/// Returns whether the source code contains the name outside of comments, not followed by another word character.
 fn is_mentioned(name: &str, source: &str) -> bool {
     let lines = source.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines
@@ -210,7 +212,7 @@ fn broker(received: &receiver::Received) -> receiver::Answer {
     receiver::Answer::With { status, headers: Vec::new(), body }
 }
 
-/// Submits an order for each outcome of a send.
+/// Submits one order for each outcome of an attempt to send it.
 fn order(served: &Served) {
     for (key, status) in [("a-200", "sent"), ("b-409", "sent"), ("c-422", "dead"), ("d-500", "failed")] {
         let order =
@@ -222,7 +224,7 @@ fn order(served: &Served) {
     }
 }
 
-/// Expires the lease of an attempt in flight, and lets its worker finish after the attempt was reset.
+/// Expires the lease of an attempt in flight, and lets its worker finish after the attempt has been reset.
 async fn expire_a_lease(served: &Served, receiver: &Receiver, gate: &Semaphore) {
     world::subscribe(served, "held", &receiver.url("/hold"), 5);
     let before = receiver.received().len();

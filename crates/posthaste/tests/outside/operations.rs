@@ -1,4 +1,4 @@
-//! The commands and settings of `docs/operations.md` work: a login and a process for each role on a private PostgreSQL
+//! Tests the commands and settings in `docs/operations.md`: a login and a process for each role on a private PostgreSQL
 //! server, backups of databases in use, and a new secret key.
 
 use crate::pages::{block, blocks};
@@ -17,14 +17,14 @@ use std::path::Path;
 use std::process::Command;
 
 const PAGE: &str = "docs/operations.md";
-/// The server in the URLs of the page.
+/// The server in the URLs of the document.
 const THERE: &str = "@db/";
 
 fn page() -> BTreeMap<String, String> {
     blocks(PAGE, &["sh", "sql"])
 }
 
-/// Runs a script in a shell whose `PATH` has the programs of PostgreSQL and Posthaste. Panics if it fails.
+/// Runs a script in a shell whose `PATH` includes the programs of PostgreSQL and Posthaste. Panics if it fails.
 fn run_script(script: &str, folder: &Path) {
     let bin = std::env::var("POSTHASTE_TEST_POSTGRES_BIN").expect("scripts/with-postgres");
     let ours = Program::find().path().parent().expect("a folder").display().to_string();
@@ -40,7 +40,7 @@ fn sql(server: &PrivateServer, statements: &str, folder: &Path) {
     run_script(&format!("psql -v ON_ERROR_STOP=1 -f statements.sql '{}'", server.url("postgres")), folder);
 }
 
-/// Returns the lines of a block as settings, with the server replaced by `here`.
+/// Parses the lines of a block as settings, with the server replaced by `here`.
 fn settings(block: &str, here: &str) -> Vec<(String, String)> {
     let lines = block.lines().map(|line| line.replace(THERE, here));
     lines
@@ -127,7 +127,7 @@ async fn a_copy_of_a_database_in_use_is_restored() {
     wait_for_items(&restored, "/v1/deliveries?status=Completed", 1);
 }
 
-/// Follows the steps of the section "Secret key".
+/// Follows the steps in the section "Secret key".
 #[tokio::test(flavor = "multi_thread")]
 async fn deliveries_succeed_after_a_new_secret_key_and_a_rotation() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,10 +1,11 @@
-//! Extracts the code blocks of the documents, which other tests run unchanged. A comment before a block names it:
-//! `<!-- walk: NAME -->`.
+//! Extracts code blocks from the documents, which other tests run. A comment before a block names it: `<!-- walk: NAME
+//! -->`.
 
 use crate::tools;
 use std::collections::BTreeMap;
 
-/// Comments before blocks that no test runs: the output of commands, and code whose tools the tests do not install.
+/// The comments that mark blocks that no test runs: the output of commands, and code whose tools the tests do not
+/// install.
 const NOT_RUN: [&str; 2] = ["<!-- sample output -->", "<!-- not executed by the tests -->"];
 
 /// A code block: its language, the comment before it and its text.
@@ -39,18 +40,19 @@ fn by_name(page: &str, blocks: impl Iterator<Item = Block>) -> BTreeMap<String, 
     named
 }
 
-/// Returns the blocks of these languages by name. Panics if one of them has no name.
+/// Returns the blocks in the given languages, keyed by name. Panics if a block has no name.
 pub(crate) fn blocks(page: &str, languages: &[&str]) -> BTreeMap<String, String> {
     let of_languages = |block: &Block| languages.contains(&block.language.as_str());
     by_name(page, parse(page).into_iter().filter(of_languages))
 }
 
-/// Returns all blocks of a guide by name. Panics if one has neither a name nor a comment that it is not run.
+/// Returns all blocks of a guide that are run, keyed by name. Panics if a block has neither a name nor a comment from
+/// [`NOT_RUN`].
 pub(crate) fn guide(page: &str) -> BTreeMap<String, String> {
     by_name(page, parse(page).into_iter().filter(|block| !NOT_RUN.contains(&block.comment.as_str())))
 }
 
-/// Returns the block of this name, with each example replaced by what a reader would insert.
+/// Returns the block called `name`, with each example value replaced by the value that a reader would insert.
 pub(crate) fn block(blocks: &BTreeMap<String, String>, name: &str, replacements: &[(&str, &str)]) -> String {
     let mut block = blocks.get(name).unwrap_or_else(|| panic!("there is no block {name}")).clone();
     for (example, real) in replacements {

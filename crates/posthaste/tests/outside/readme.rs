@@ -1,5 +1,5 @@
-//! The shell commands of README.md work as they are printed there. Only what a reader has to insert, such as keys and
-//! URLs, is replaced. `make dev` builds with the profile `quick`; these tests run the program of the test build.
+//! Checks that the shell commands in README.md work as printed. Only values that a reader has to insert, such as keys
+//! and URLs, are replaced. `make dev` builds with the profile `quick`; these tests run the program of the test build.
 
 use crate::served::ROOT_KEY;
 use crate::{pages, tools};
@@ -17,14 +17,15 @@ use std::process::{Command, Stdio};
 pub(crate) const ENDED: &str = "THE BLOCK ENDED";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// Runs `serve` and `listen` in the background, because they do not end. A reader runs each in a separate terminal.
+/// A shell script that runs `serve` and `listen` in the background, because they do not exit. A reader runs each of
+/// them in a separate terminal.
 const BEFORE: &str = r#"
 set -e
 exec 2>&1
 posthaste() { case $1 in serve | listen) command posthaste "$@" & ;; *) command posthaste "$@" ;; esac; }
 "#;
 
-/// A shell and the processes that it started. All are killed on drop.
+/// A shell and the processes that it started. All of them are killed on drop.
 pub(crate) struct Typed(Running);
 
 impl std::ops::Deref for Typed {
@@ -42,7 +43,7 @@ impl Drop for Typed {
     }
 }
 
-/// Returns the block of this name, with each example replaced by what a reader would insert.
+/// Returns the block called `name`, with each example value replaced by the value that a reader would insert.
 fn block(name: &str, replacements: &[(&str, &str)]) -> String {
     pages::block(&pages::blocks("README.md", &["sh"]), name, replacements)
 }
@@ -125,7 +126,7 @@ fn the_api_commands_work() {
     let environment = [
         ("POSTHASTE_LISTEN", address.as_str()),
         ("POSTHASTE_LOG", "error"),
-        // As README.md describes for receivers on the same machine.
+        // The settings that README.md shows for receivers on the same machine.
         ("POSTHASTE_ALLOW_HTTP", "true"),
         ("POSTHASTE_ALLOW_CIDRS", "127.0.0.0/8"),
     ];

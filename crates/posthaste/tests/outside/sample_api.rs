@@ -1,5 +1,5 @@
-//! The API and the dashboard over [`super::sample_data`], in this process and with a fixed clock: pages show the same
-//! content and the same times in every run.
+//! Serves the API and the dashboard with [`super::sample_data`], in this process and with a fixed clock, so pages show
+//! the same content and the same times in every run.
 
 use crate::sample_data::{self, NOW, Samples, VERSION};
 use crate::served::ROOT_KEY;
@@ -35,7 +35,7 @@ const SURVEY: SurveyOptions = SurveyOptions {
     order_stuck_after: Duration::from_secs(600),
 };
 
-/// A running server over the sample data.
+/// A running server with the sample data.
 pub(crate) struct SampleApi {
     pub(crate) h: Harness<SqliteStore>,
     pub(crate) samples: Samples,
@@ -80,7 +80,7 @@ impl SampleApi {
         Call::new(self.address, method, path, ROOT_KEY)
     }
 
-    /// Returns a field of the newest item of an API list that has at least this number of attempts.
+    /// Returns a field of the newest item in an API list that has at least `attempts_min` attempts.
     pub(crate) fn find(&self, path: &str, field: &str, attempts_min: i64) -> i64 {
         let page = self.call("GET", path).send_blocking().expect(200).json();
         let items = page["items"].as_array().expect("items");
@@ -90,7 +90,7 @@ impl SampleApi {
     }
 }
 
-/// May send to this machine without TLS, for test events.
+/// Returns the options for outgoing requests. Test events may be sent to this machine without TLS.
 fn outgoing() -> Outgoing {
     let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
     let policy = EgressPolicy { allow_http: true, allow_cidrs };
@@ -101,7 +101,7 @@ fn outgoing() -> Outgoing {
     }
 }
 
-/// The actual time, which `doctor` compares with the clock of the database.
+/// Returns the actual time, which `doctor` compares with the clock of the database.
 fn machine_now() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970");
     Timestamp::from_micros(0).after(since_epoch)

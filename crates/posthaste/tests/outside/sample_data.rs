@@ -1,6 +1,6 @@
-//! One hour of realistic history for the dashboard's pages and screenshots. It is created through the ports of the
-//! store with a simulated clock and a seeded random generator, so every run produces the same content.
-//! [`super::sample_api`] serves it.
+//! Creates one hour of realistic history for the dashboard's pages and screenshots. It uses the store's ports with a
+//! simulated clock and a seeded random generator, so every run produces the same content. [`super::sample_api`] serves
+//! it.
 
 use crate::sample_orders;
 use crate::sample_receivers::{FAILING, PAUSED, RECEIVERS, REFUNDS, Receiver, TRIAL};
@@ -26,26 +26,26 @@ use std::time::Duration;
 /// The end of the history and the time that all pages show: 2026-11-16 14:00:00 UTC.
 pub(crate) const NOW: Timestamp = Timestamp::from_micros(1_794_837_600_000_000);
 pub(crate) const VERSION: &str = "0.1.0";
-/// Names have the form host, process id, random suffix.
+/// The name of the sample process: host name, process id and random suffix.
 const PROCESS: &str = "hooks-1-2741-8c1f20b4";
-/// The same host before a restart in the eighth minute.
+/// The name of the process on the same host before the restart at [`RESTART_S`].
 const PROCESS_BEFORE: &str = "hooks-1-1880-e07b93aa";
 const RESTART_S: u64 = 480;
 const STEP: Duration = Duration::from_secs(10);
 const STEPS: u64 = 360;
-/// When the operator paused the subscription whose receiver is down.
+/// The second at which the operator pauses the subscription whose receiver is down.
 const PAUSED_S: u64 = 2_640;
-/// When the first dead letter was requeued, which failed again.
+/// The second at which the first dead letter is requeued. The new delivery fails again.
 const REQUEUED_S: u64 = 3_000;
-/// The rate of events in each five minutes, in percent of the average.
+/// The event rate in each five-minute interval, in percent of the average.
 const RATE_PERCENT: [u64; 12] = [70, 80, 90, 100, 120, 140, 130, 110, 100, 120, 90, 80];
 
-/// A time in the simulated hour.
+/// Returns the time `seconds` after the start of the simulated hour.
 pub(crate) fn second(seconds: u64) -> Timestamp {
     NOW.before(STEP * 360).after(Duration::from_secs(seconds))
 }
 
-/// Returns the id of the process that ran at this time.
+/// Returns the id of the process that runs at `now`.
 pub(crate) fn process(now: Timestamp) -> WorkerId {
     let name = if now < second(RESTART_S) { PROCESS_BEFORE } else { PROCESS };
     WorkerId::parse(name).expect("a process id")
@@ -58,7 +58,7 @@ pub(crate) struct Samples {
     pub(crate) deleted: SubscriptionId,
 }
 
-/// Creates the whole history.
+/// Creates the whole history and returns the ids that the tests need.
 pub(crate) async fn create<S: Stores>(h: &Harness<S>) -> Samples {
     let (on_call, alice) = create_keys(h).await;
     let created_at = NOW.before(Duration::from_secs(3 * 86_400));
@@ -101,7 +101,7 @@ pub(crate) async fn create<S: Stores>(h: &Harness<S>) -> Samples {
     Samples { failing: ids[FAILING], deleted }
 }
 
-/// Creates some API keys and returns the actors of the operator and the administrator.
+/// Creates API keys and returns the actors for the operator and the administrator.
 async fn create_keys<S: Stores>(h: &Harness<S>) -> (Actor, Actor) {
     let address = Some(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7)));
     let at = NOW.before(Duration::from_secs(4 * 86_400));
@@ -120,16 +120,16 @@ struct InFlight {
     report: JobReport,
 }
 
-/// Moves events through the pipeline, one step of ten seconds at a time.
+/// A simulation that moves events through the pipeline in steps of ten seconds.
 struct Simulation<'a, S: Stores> {
     h: &'a Harness<S>,
     ids: &'a [SubscriptionId],
     random: Random,
     events: u64,
     in_flight: Vec<InFlight>,
-    /// Attempts by subscription in the current interval of the health statistics.
+    /// The attempts per subscription in the current interval of the health statistics.
     health: BTreeMap<SubscriptionId, Attempts>,
-    /// Counters of the current step.
+    /// The counters of the current step.
     counters: BTreeMap<String, i64>,
 }
 
@@ -147,7 +147,7 @@ impl<'a, S: Stores> Simulation<'a, S> {
         self.h.route_all(now.after(Duration::from_millis(4))).await;
         let claimed_at = now.after(Duration::from_millis(9));
         self.attempt(claimed_at).await;
-        // Fast attempts are reported in the same step, slow ones in a later one.
+        // Fast attempts are reported in the same step, slow ones in a later step.
         self.report(now.after(Duration::from_millis(900))).await;
         sample_orders::step(self.h, step, now, &mut self.counters).await;
         self.report_presence(start, now.after(Duration::from_secs(1))).await;
@@ -196,7 +196,7 @@ impl<'a, S: Stores> Simulation<'a, S> {
         }
     }
 
-    /// Admits and claims all due deliveries, and decides when and how each attempt will finish.
+    /// Admits and claims all due deliveries, and determines the end and the outcome of each attempt.
     async fn attempt(&mut self, now: Timestamp) {
         let quota = |id: &SubscriptionId| Quota { subscription_id: *id, jobs_max: MANY, from: None };
         let quotas = self.ids.iter().map(quota).collect();
@@ -229,7 +229,7 @@ impl<'a, S: Stores> Simulation<'a, S> {
         InFlight { finished_at, report: JobReport { job_id: job.job_id, token, outcome, duration } }
     }
 
-    /// Reports and applies the attempts that have finished by `now`.
+    /// Reports the attempts that have finished by `now` and applies their results.
     async fn report(&mut self, now: Timestamp) {
         let (finished, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.in_flight).into_iter().partition(|one| one.finished_at <= now);
@@ -283,7 +283,8 @@ impl<'a, S: Stores> Simulation<'a, S> {
         self.h.store.presence().report_health(sums.collect(), now).await.expect("a report");
     }
 
-    /// Leaves events at every stage of the pipeline: in flight, due, and not yet routed.
+    /// Creates a backlog at every stage of the pipeline: deliveries in flight, due deliveries, and events not yet
+    /// routed.
     async fn leave_a_backlog(&mut self) {
         for (age_ms, types) in [
             (1_800, ["shipment.delivered", "shipment.delivered", "shipment.delivered"]),
@@ -303,7 +304,8 @@ impl<'a, S: Stores> Simulation<'a, S> {
     }
 }
 
-/// Attempts the due deliveries of one subscription: two thirds succeed, the others stay in flight.
+/// Starts attempts for the due deliveries of one subscription. Two thirds of them succeed, and the rest stays in
+/// flight.
 pub(crate) async fn recover<S: Stores>(h: &Harness<S>, subscription: SubscriptionId) {
     let (jobs, token) = h.start_attempts(subscription, NOW).await;
     let jobs: Vec<_> = jobs.iter().filter(|job| job.subscription_id == subscription).collect();

@@ -1,5 +1,5 @@
-//! The orders of the sample data: most are executed at once, some after retries, one is rejected, and one waits for its
-//! next attempt.
+//! The orders in the sample data. Most are executed immediately, some after retries; one is rejected, and one is
+//! waiting for a retry.
 
 use crate::sample_data::{process, second};
 use posthaste_core::Timestamp;
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 const LEDGER_TTL: Duration = Duration::from_secs(7 * 86_400);
 
-/// The steps in which an order is submitted, and the statuses with which the broker responds to each attempt. The last
-/// order keeps its 503 and is due for a retry at the end of the hour.
+/// The step in which each order is submitted, and the status of the broker's response to each attempt. The last order
+/// receives only a 503 and is due for a retry at the end of the hour.
 const ORDERS: [(u64, &[u16]); 14] = [
     (4, &[200]),
     (31, &[200]),
@@ -35,12 +35,12 @@ const ORDERS: [(u64, &[u16]); 14] = [
     (357, &[503, 503, 503, 503]),
 ];
 
-/// The idempotency key of the order with this index in [`ORDERS`].
+/// Returns the idempotency key of the order at the index `place` in [`ORDERS`].
 fn key(place: usize) -> String {
     format!("fx-20261116-{:04}", 117 + place)
 }
 
-/// The order that was executed after retries.
+/// Returns the idempotency key of an order that is executed after retries.
 pub(crate) fn retried_key() -> String {
     key(8)
 }

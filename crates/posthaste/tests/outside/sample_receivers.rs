@@ -1,15 +1,15 @@
-//! The receivers of the sample data: their subscriptions, and how they respond.
+//! The receivers in the sample data, with their subscriptions and behavior.
 
 use Behavior::{DownSince, FailsSince, Healthy, Slow};
 use posthaste_core::outcome::Failure;
 use posthaste_core::subscription::NewSubscription;
 use posthaste_testkit::fixtures::{callback, subscription};
 
-/// A subscription of the sample data.
+/// A receiver in the sample data and its subscription.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) event_type: &'static str,
-    /// The average rate of its event type; 0 if another subscription of the type has the rate.
+    /// The average number of events of this type per hour, or 0 if another receiver of the same type specifies it.
     pub(crate) per_hour: u64,
     url: &'static str,
     description: &'static str,
@@ -17,16 +17,16 @@ pub(crate) struct Receiver {
     pub(crate) behavior: Behavior,
 }
 
-/// How a receiver responds.
+/// The behavior of a receiver.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Behavior {
-    /// Succeeds after about this time in milliseconds, except for a few transient errors.
+    /// Succeeds after about this number of milliseconds, except for a few transient errors.
     Healthy(u64),
     /// Takes several seconds and sometimes times out.
     Slow,
-    /// Healthy at first, responds with 503 from this minute on.
+    /// Is healthy at first, and responds with 503 from this minute on.
     FailsSince(u64),
-    /// Healthy at first, refuses connections from this minute on.
+    /// Is healthy at first, and refuses connections from this minute on.
     DownSince(u64),
 }
 
@@ -60,14 +60,14 @@ pub(crate) const RECEIVERS: [Receiver; 11] = [
     receiver(("shipment.delivered", 85), "https://track.globalpost.example/in", "Carrier tracking", Slow),
     receiver(("stock.low", 30), "https://purchasing.acme.example/stock", "Reordering", DownSince(37)),
 ];
-/// The index of the receiver that responds with 503.
+/// The index in [`RECEIVERS`] of the receiver that responds with 503.
 pub(crate) const FAILING: usize = 7;
-/// The index of the receiver that is down, whose subscription is paused.
+/// The index in [`RECEIVERS`] of the receiver that is down and whose subscription is paused.
 pub(crate) const PAUSED: usize = 10;
-/// A subscription that was deleted.
+/// A receiver whose subscription is deleted.
 pub(crate) const TRIAL: Receiver =
     receiver(("order.created", 0), "https://trial.acme.example/hooks", "Trial", Healthy(50));
-/// A subscription that is not verified.
+/// A receiver whose subscription is not verified.
 pub(crate) const REFUNDS: Receiver =
     receiver(("refund.created", 0), "https://ledger.tallybooks.example/refunds", "Accounting", Healthy(50));
 
@@ -82,12 +82,12 @@ impl Receiver {
     }
 }
 
-/// The status of a success, or the failure and the status if there was a response.
+/// The status code of a successful response, or the failure with the status code if there was a response.
 type Response = Result<u16, (Failure, Option<u16>)>;
 
 impl Behavior {
-    /// Returns the response to an attempt in this minute and its duration in milliseconds. `percentile` is a random
-    /// number below 100.
+    /// Returns the response to an attempt in the minute `minute`, and its duration in milliseconds. `percentile` is a
+    /// random number below 100.
     pub(crate) fn respond(self, percentile: u64, minute: u64, attempt: u32) -> (Response, u64) {
         match self {
             Healthy(ms) => healthy(ms, percentile, attempt),

@@ -1,6 +1,6 @@
-//! The samples of `docs/receivers.md` that verify signatures, in every language: each gets the same requests, made by a
-//! running Posthaste or signed by its code, and must accept the genuine ones only. The programs in `samples/` read the
-//! requests from stdin and call the sample.
+//! Tests the code samples in `docs/receivers.md` that verify signatures. Every sample receives the same requests, sent
+//! by a running server or signed by its code, and must accept only the genuine ones. The programs in `samples/` read
+//! the requests from stdin and call the sample.
 
 #[allow(unreachable_pub)]
 #[path = "../../../../docs/samples/rust/library.rs"]
@@ -31,7 +31,7 @@ const FOLDER: &str = "docs/samples";
 const OTHER_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const BODY: &[u8] = br#"{"order":7}"#;
 
-/// One request, and whether a receiver must accept it.
+/// A request, and whether a receiver must accept it.
 #[derive(Debug, Clone)]
 struct Row {
     what: &'static str,
@@ -41,7 +41,8 @@ struct Row {
     signatures: String,
     body: Vec<u8>,
     is_genuine: bool,
-    /// Whether the libraries get it too. How they treat malformed headers is their own decision.
+    /// Whether the request is also passed to the samples that use a library. Libraries may treat malformed headers
+    /// differently.
     is_for_libraries: bool,
 }
 
@@ -59,7 +60,7 @@ impl Row {
         }
     }
 
-    /// A request that our code signed at another time than now.
+    /// Creates a request signed by our code at `timestamp_s`.
     fn signed_at(what: &'static str, timestamp_s: i64, is_genuine: bool) -> Self {
         let (secret, id) = (SigningSecret::from_random([7; 32]), "msg_7_3");
         Self {
@@ -82,20 +83,20 @@ impl Row {
         Self { is_for_libraries: false, ..self.forged(what) }
     }
 
-    /// As the programs in `samples/` read it.
+    /// Returns the request in the format that the programs in `samples/` read.
     fn line(&self) -> String {
         let body = STANDARD.encode(&self.body);
         [&self.secret, &self.id, &self.timestamp, &self.signatures, &body].map(String::as_str).join("\t")
     }
 }
 
-/// The requests are made once for all tests of this program. They are valid for five minutes.
+/// Returns the requests, which are created once for all tests of this program. They are valid for five minutes.
 async fn rows() -> &'static [Row] {
     static ROWS: OnceCell<Vec<Row>> = OnceCell::const_new();
     ROWS.get_or_init(|| async { [sent_rows().await, signed_rows(), malformed_rows()].concat() }).await
 }
 
-/// What a running Posthaste sends: a challenge, an event, and an event while two secrets are valid.
+/// Returns requests sent by a running server: a challenge, an event, and an event while two secrets are valid.
 async fn sent_rows() -> Vec<Row> {
     let served = Served::start(Engine::Sqlite, &[]).await;
     let receiver = Receiver::start(world::answer).await;
@@ -136,14 +137,15 @@ fn signed_rows() -> Vec<Row> {
     vec![
         Row::signed_at("within the tolerance", now_s() - 100, true),
         Row::signed_at("too old", now_s() - 301, false),
-        // Far enough to be in the future when the last of these tests runs.
+        // Far enough in the future even when the last of these tests runs.
         Row::signed_at("too far in the future", now_s() + 3_600, false),
         Row { is_for_libraries: false, ..Row::signed_at("the smallest number", i64::MIN, false) },
         Row { is_for_libraries: false, ..Row::signed_at("the largest number", i64::MAX, false) },
     ]
 }
 
-/// Requests that a sample must refuse without an exception, except for entries of unknown versions, which it skips.
+/// Returns requests that a sample must refuse without an exception, and one with signatures of unknown versions, which
+/// a sample must skip.
 fn malformed_rows() -> Vec<Row> {
     let good = Row::signed_at("", now_s(), true);
     let with = |signatures: &str| Row { signatures: signatures.to_owned(), ..good.clone() };
@@ -161,7 +163,7 @@ fn malformed_rows() -> Vec<Row> {
         at("99999999999999999999999").malformed("a timestamp of 23 digits"),
         Row { secret: "whsec_not base64".to_owned(), ..good.clone() }
             .malformed("a secret that is not base64"),
-        // A receiver without a secret must not accept a signature that anybody can create.
+        // A receiver without a secret must not accept a signature that anyone can create.
         Row { secret: String::new(), signatures: signed_with_no_key(&good), ..good.clone() }
             .malformed("no secret"),
     ];
@@ -188,13 +190,13 @@ fn for_libraries(rows: &[Row]) -> Vec<Row> {
     rows.iter().filter(|row| row.is_for_libraries).cloned().collect()
 }
 
-/// Gives the requests to a program and compares what it prints.
+/// Passes the requests to a program and checks which of them it accepts.
 #[track_caller]
 fn check(program: &mut Command, rows: &[Row]) {
     program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = program.spawn().expect("the program runs");
     let lines: String = rows.iter().map(|row| row.line() + "\n").collect();
-    // A program that ends early has said why on stderr.
+    // If the program has exited early, its stderr contains the reason.
     let _ = child.stdin.take().expect("a pipe").write_all(lines.as_bytes());
     let ran = Ran::of(&child.wait_with_output().expect("an end")).expect(0);
     let accepted: Vec<bool> =
@@ -202,7 +204,7 @@ fn check(program: &mut Command, rows: &[Row]) {
     compare(rows, &accepted);
 }
 
-/// A folder with samples, and with a file of `samples/` under the name that it has there.
+/// Creates a folder with copies of `samples` and of `program` from `samples/`, which is saved as `name`.
 fn folder(samples: &[&str], program: &str, name: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for sample in samples {
@@ -297,7 +299,7 @@ async fn the_rust_library_accepts_genuine_requests_only() {
     compare(&rows, &rows.iter().map(verify).collect::<Vec<_>>());
 }
 
-/// The function with which each sample compares signatures: one whose time does not depend on where they differ.
+/// Checks that each sample compares signatures with a constant-time function.
 #[test]
 fn samples_compare_in_constant_time() {
     for (sample, function) in [
@@ -314,7 +316,7 @@ fn samples_compare_in_constant_time() {
     }
 }
 
-/// The guide shows the files that these tests run. `POSTHASTE_BLESS=1` writes the files from the guide.
+/// Checks that the guide shows the files that these tests run. `POSTHASTE_BLESS=1` writes the files from the guide.
 #[test]
 fn the_guide_shows_the_samples() {
     let guide = pages::guide(GUIDE);
@@ -334,7 +336,7 @@ fn the_guide_shows_the_samples() {
     assert_eq!(kept, shown, "{FOLDER} has other files than {GUIDE} shows");
 }
 
-/// The paths of all files below a folder of folders.
+/// Returns the relative paths of all files in the subfolders of `folder`.
 fn files(folder: &Path) -> Vec<String> {
     let entries =
         |folder: &Path| folder.read_dir().expect("a folder").map(|entry| entry.expect("an entry").path());

@@ -7,15 +7,16 @@ use posthaste_testkit::broker::TestBroker;
 use posthaste_testkit::broker::behaviour::Behaviour;
 use posthaste_testkit::receiver::Receiver;
 
-/// The most test cases per operation and phase. A run takes 10 to 30 seconds.
+/// The maximum number of test cases per operation and phase. A run takes 10 to 30 seconds.
 const EXAMPLES_MAX: &str = "20";
 const SEED_VARIABLE: &str = "POSTHASTE_SEED";
 
-/// The excluded check. A schema cannot express every rule (a URL that the address policy permits, a name
-/// without control characters), so some calls that match it are refused with 422 and the name of the field.
+/// The schemathesis check that is excluded. A schema cannot express every rule (a URL that the address policy permits,
+/// a name without control characters), so some calls that match the schema are refused with 422 and the name of the
+/// field.
 const EXCLUDED_CHECK: &str = "positive_data_acceptance";
 
-/// Returns the seed of the generator, which is the same in every run unless the variable is set.
+/// Returns the seed of the generator, which is the same in every run unless [`SEED_VARIABLE`] is set.
 fn seed() -> String {
     std::env::var(SEED_VARIABLE).unwrap_or_else(|_| "1".to_owned())
 }
@@ -51,7 +52,7 @@ async fn check(engine: Engine) {
     let stdout = String::from_utf8_lossy(&output.stdout);
     println!("{engine:?}, {SEED_VARIABLE}={seed}\n{stdout}");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // A run without any test case would succeed, too.
+    // A run without test cases would also succeed.
     assert!(stdout.contains("Test cases:") && !stdout.contains("Tested: 0"), "no test case was run");
     assert_eq!(served.get("/healthz").status, 200);
     let errors: Vec<_> = served.process.lines().into_iter().filter(|line| line.level == "ERROR").collect();

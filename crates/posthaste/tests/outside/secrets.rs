@@ -1,5 +1,6 @@
-//! The program does not disclose secrets or payloads. The tests put markers into all of them, make valid and invalid
-//! calls, also during an outage of the store, and search the logs at level `trace`, errors, metrics and responses.
+//! Checks that the program does not disclose secrets or payloads, which all contain markers. The tests make valid and
+//! invalid calls, some of them while the store is unavailable, and search logs at level `trace`, errors, metrics and
+//! responses for the markers.
 
 use crate::served::{Engine, PATIENCE, Served};
 use crate::{metrics, world};
@@ -20,10 +21,10 @@ const LOG_FILTER: &str = "info,posthaste=trace,posthaste_api=trace,posthaste_cor
 /// The trace id of every order. It appears in the log, in the audit and in requests to the broker.
 const TRACE: &str = "trace-of-the-desk-7f3a";
 
-/// The keys of the orders. The broker returns the status after the dash, or resets the connection.
+/// The idempotency keys of the orders. The broker returns the status after the dash, or resets the connection.
 const ORDERS: [&str; 6] = ["order-200", "order-401", "order-409", "order-422", "order-500", "order-reset"];
 
-/// The prefix of all markers. Keys and signing secrets that the server creates have no marker.
+/// The prefix of all markers. Keys and signing secrets created by the server contain no marker.
 const MARKER_PREFIX: &str = "MARKER-";
 
 /// Everything that the program printed or returned, as pairs of source and text.
@@ -61,7 +62,7 @@ impl Disclosed {
     fn check(&self, secrets: &[&str]) {
         assert!(!self.0.is_empty());
         for secret in secrets.iter().chain([&MARKER_PREFIX, &SECRET_KEY]) {
-            // The key itself, without the prefix of signing secrets.
+            // The signing key without its prefix.
             let core = secret.trim_start_matches("whsec_");
             for (by, text) in &self.0 {
                 assert!(!text.contains(core), "{core} is disclosed by {by}: {text}");
@@ -83,7 +84,7 @@ fn settings<'a>(database: &'a str, broker: &'a str) -> Vec<(&'a str, &'a str)> {
     ]
 }
 
-/// Echoes the request in headers and body of the response, with a status that depends on the path.
+/// Echoes the request in the headers and the body of the response. The status depends on the path.
 fn parrot(received: &receiver::Received) -> receiver::Answer {
     if received.header("posthaste-event-type") == "posthaste.verification" {
         return world::answer(received);
@@ -101,7 +102,8 @@ fn parrot(received: &receiver::Received) -> receiver::Answer {
     receiver::Answer::With { status, headers, body: [b"MARKER-BODY ", &received.body[..]].concat() }
 }
 
-/// Echoes the order and the credentials in headers and body, with the status in the key of the order.
+/// Echoes the order and the credentials in the headers and the body of the response. The status is the one in the
+/// idempotency key.
 fn broker(received: &receiver::Received) -> receiver::Answer {
     let (key, token) = (received.header("idempotency-key"), received.header("authorization"));
     let Some(status) = key.strip_prefix("order-").and_then(|status| status.parse().ok()) else {
@@ -246,7 +248,7 @@ async fn check(engine: Engine, format: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let database = match engine {
         Engine::Sqlite => format!("sqlite://{}", folder.path().join("posthaste.db").display()),
-        // The test server does not require a password, and ignores a given one.
+        // The test server accepts any password.
         Engine::Postgres => empty_database("secrets").await.replacen('@', &format!(":{PASSWORD}@"), 1),
     };
     let desk = Receiver::start(broker).await;
@@ -272,7 +274,7 @@ async fn check(engine: Engine, format: &str) {
         assert_eq!(verified["verified"], true);
         let rotated = world.post(&format!("{path}/rotate-secret"), &json!({"overlap_s": 60}));
         let mut tested = world.post(&format!("{path}/test"), &json!({}));
-        // The response of a test contains the receiver's body in this field and nowhere else.
+        // The response to a test event contains the receiver's response body only in this field.
         let wrote = tested.as_object_mut().and_then(|fields| fields.remove("response_body"));
         assert!(wrote.is_some_and(|text| text.to_string().contains("MARKER-BODY")), "{tested}");
         world.disclosed.add("verify and test", format!("{verified}{tested}"));
@@ -336,7 +338,8 @@ async fn secrets_are_not_disclosed_on_postgres_with_json_logs() {
     check(Engine::Postgres, "json").await;
 }
 
-/// Neither the output of `config` nor the error of an invalid setting contains a secret. The error names the setting.
+/// Checks that neither the output of `config` nor the error for an invalid setting contains a secret, and that the
+/// error names the setting.
 #[test]
 fn settings_do_not_disclose_secrets() {
     let database = format!("postgres://user:{PASSWORD}@127.0.0.1:1/db");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub(crate) const ROOT_KEY: &str = "the-root-key-of-the-tests-from-outside";
-/// The time limit of every wait, much longer than any operation takes even on a busy machine.
+/// The time limit for every wait, much longer than any operation takes, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,8 @@ impl Served {
         Self::over(folder, &database, &[&own, settings].concat()).await
     }
 
-    /// Starts all roles with these settings in addition to the defaults of the tests. The last value of a name applies.
+    /// Starts all roles with `settings` in addition to the defaults of the tests. If a name occurs more than once, the
+    /// last value applies.
     pub(crate) async fn over(folder: TempDir, database: &str, settings: &[(&str, &str)]) -> Self {
         Self::of_roles("all", folder, database, settings).await
     }
@@ -81,12 +82,12 @@ impl Served {
         self.call("POST", path).json(json).send_blocking()
     }
 
-    /// Repeats the call until the response is as expected. Panics after [`PATIENCE`].
+    /// Repeats a GET request until `is_expected` returns `true`. Panics after [`PATIENCE`].
     pub(crate) fn get_until(&self, path: &str, is_expected: impl Fn(&Answer) -> bool) -> Answer {
         self.get_as(ROOT_KEY, path, is_expected)
     }
 
-    /// Like [`Self::get_until`], with another key.
+    /// Repeats a GET request with the given key until `is_expected` returns `true`. Panics after [`PATIENCE`].
     pub(crate) fn get_as(&self, key: &str, path: &str, is_expected: impl Fn(&Answer) -> bool) -> Answer {
         let until = Instant::now() + PATIENCE;
         loop {

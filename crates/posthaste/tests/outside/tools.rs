@@ -12,12 +12,12 @@ fn variable(name: &str) -> String {
     })
 }
 
-/// Returns a Python with the packages of `scripts/with-tools.txt`.
+/// Returns a command for Python with the packages in `scripts/with-tools.txt`.
 pub(crate) fn python() -> Command {
     Command::new(variable("POSTHASTE_TEST_PYTHON"))
 }
 
-/// Returns the path of a file in this folder.
+/// Returns the path of a file in the folder of these tests.
 pub(crate) fn file(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outside").join(name)
 }
@@ -44,7 +44,7 @@ pub(crate) fn axe() -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Returns the Go tool without access to the network. Its build cache is in the target folder.
+/// Returns a command for the Go tool, without network access. Its build cache is in the target folder.
 pub(crate) fn go() -> Command {
     let mut command = Command::new(variable("POSTHASTE_TEST_GO"));
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache");
@@ -64,7 +64,7 @@ pub(crate) fn javac() -> Command {
     Command::new(variable("POSTHASTE_TEST_JAVAC"))
 }
 
-/// Returns the `java` of the same JDK as [`javac`].
+/// Returns a command for `java` from the same JDK as [`javac`].
 pub(crate) fn java() -> Command {
     Command::new(Path::new(&variable("POSTHASTE_TEST_JAVAC")).with_file_name("java"))
 }
@@ -73,7 +73,7 @@ pub(crate) fn node() -> Command {
     Command::new(variable("POSTHASTE_TEST_NODE"))
 }
 
-/// Returns the folder with the packages of `scripts/with-tools-node`.
+/// Returns the folder with the packages from `scripts/with-tools-node`.
 pub(crate) fn node_modules() -> std::path::PathBuf {
     variable("POSTHASTE_TEST_NODE_MODULES").into()
 }

@@ -1,4 +1,4 @@
-//! Every attempt sends the `traceparent` of its event to the receiver, and logs the correlation id.
+//! Checks that every attempt sends the `traceparent` of its event to the receiver and logs the correlation id.
 
 use crate::served::{Engine, PATIENCE, Served};
 use crate::world;
@@ -6,14 +6,14 @@ use posthaste_testkit::processes::LogLine;
 use posthaste_testkit::receiver::{Received, Receiver};
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-/// Invalid, because the parent id is zero.
+/// A `traceparent` that is invalid because its parent id is zero.
 const INVALID_TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01";
 
 async fn check(engine: Engine) {
     let settings = [("POSTHASTE_RETRY_BASE", "1ms"), ("POSTHASTE_LOG", "debug")];
     let served = Served::start(engine, &settings).await;
     let receiver = Receiver::start(world::answer).await;
-    // Two attempts each, so that a retry is checked, too.
+    // Two attempts each, so that a retry is also checked.
     world::subscribe(&served, "traced", &receiver.url("/refuse"), 2);
     let known = receiver.received().len();
     for (number, (sent, expected)) in [(TRACE, TRACE), (INVALID_TRACE, ""), ("", "")].into_iter().enumerate()

@@ -1,5 +1,5 @@
-//! Processes on one PostgreSQL database wake each other up. Each role runs in a separate process that polls once a
-//! minute, and twenty events must pass through all of them in less time.
+//! Checks that processes on one PostgreSQL database wake each other up. Each role runs in a separate process that polls
+//! once a minute, and twenty events must pass through all of them in less time.
 
 use crate::served::{PATIENCE, ROOT_KEY, Served};
 use crate::world;
@@ -12,7 +12,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 
 const POLL: &str = "60s";
-/// Less than one poll interval, so a single wait for a poll fails the test.
+/// The time limit for all events. It is shorter than the poll interval, so waiting for a single poll fails the test.
 const WITHIN: Duration = Duration::from_secs(45);
 
 #[tokio::test(flavor = "multi_thread")]

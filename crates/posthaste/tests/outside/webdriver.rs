@@ -12,12 +12,12 @@ use std::process::{Child, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// The key of an element reference in responses, defined by the protocol.
+/// The JSON key of an element reference in responses, as defined by the WebDriver protocol.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 pub(crate) const TAB: &str = "\u{e004}";
 pub(crate) const ENTER: &str = "\u{e007}";
-/// A limit that exceeds the number of focusable elements on any page.
+/// The maximum number of times that Tab is pressed. It exceeds the number of focusable elements on any page.
 const TABS_MAX: usize = 100;
 
 pub(crate) struct Browser {
@@ -81,7 +81,7 @@ impl Browser {
         self.post("/refresh", &json!({}));
     }
 
-    /// Evaluates an expression in the page.
+    /// Evaluates a JavaScript expression in the page and returns its value.
     #[track_caller]
     pub(crate) fn value(&self, expression: &str) -> Value {
         self.post("/execute/sync", &json!({"script": format!("return {expression}"), "args": []}))
@@ -97,7 +97,7 @@ impl Browser {
         self.value("location.href + '\\n' + document.body.innerText").as_str().unwrap_or_default().to_owned()
     }
 
-    /// Waits until an expression is true, also across page loads.
+    /// Waits until a JavaScript expression is true, even across page loads.
     #[track_caller]
     pub(crate) fn until(&self, expression: &str) {
         let script = format!(
@@ -105,7 +105,7 @@ impl Browser {
              const check = () => {{ if ({expression}) done(true); else setTimeout(check, 20); }}; check();"
         );
         let started = Instant::now();
-        // The script fails when its page is left, and is then started on the next page.
+        // The script fails if the browser leaves the page, and is then restarted on the next page.
         while let Err(error) = self.try_post("/execute/async", &json!({"script": script, "args": []})) {
             assert!(started.elapsed() < PATIENCE, "not {expression}: {error}\n{}", self.source());
         }
@@ -122,13 +122,14 @@ impl Browser {
         self.post(&format!("/element/{}/click", self.find(selector)), &json!({}));
     }
 
-    /// Types into a field. Special keys such as Enter have code points of their own in the protocol.
+    /// Types text into a field. The WebDriver protocol represents special keys such as Enter by private-use code
+    /// points.
     #[track_caller]
     pub(crate) fn write(&self, selector: &str, text: &str) {
         self.post(&format!("/element/{}/value", self.find(selector)), &json!({"text": text}));
     }
 
-    /// Presses keys one after another in the focused element.
+    /// Presses keys in sequence in the focused element.
     #[track_caller]
     pub(crate) fn press(&self, keys: &str) {
         let key = |key: char| {
@@ -139,7 +140,7 @@ impl Browser {
         self.post("/actions", &json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}));
     }
 
-    /// Presses Tab until the element has the focus.
+    /// Presses Tab until the element that matches `selector` has focus.
     #[track_caller]
     pub(crate) fn tab_to(&self, selector: &str) {
         let is_focused = format!("document.activeElement.matches({selector:?})");
@@ -166,14 +167,13 @@ impl Browser {
         self.command("Emulation.setScrollbarsHidden", &json!({"hidden": true}));
     }
 
-    /// Fixes the time that scripts of all following pages see, in milliseconds since 1970.
+    /// Sets a fixed time for the scripts of all subsequent pages, in milliseconds since the Unix epoch.
     pub(crate) fn set_time(&self, ms: i64) {
         let source = format!("Date.now = () => {ms};");
         self.command("Page.addScriptToEvaluateOnNewDocument", &json!({"source": source}));
     }
 
-    /// Returns a screenshot of the visible part of the page as PNG. No field has the focus in it, because its cursor
-    /// would blink.
+    /// Returns a PNG screenshot of the visible part of the page. Removes the focus first, because a cursor would blink.
     pub(crate) fn screenshot(&self) -> Vec<u8> {
         self.value("document.activeElement.blur()");
         let image = self.command("Page.captureScreenshot", &json!({"format": "png"}));
@@ -197,7 +197,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Ending the session ends the browser.
+        // Deleting the session closes the browser.
         let _ = self.send("DELETE", "", &json!({}));
         let _ = self.driver.kill();
         let _ = self.driver.wait();

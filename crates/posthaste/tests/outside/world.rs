@@ -1,4 +1,4 @@
-//! A short history for other tests: one completed and one dead-lettered delivery.
+//! Creates a short history for other tests: one completed and one dead-lettered delivery.
 
 use crate::served::Served;
 use posthaste_testkit::receiver::{Answer, Received, Receiver};
@@ -12,7 +12,7 @@ pub(crate) fn answer(received: &Received) -> Answer {
     Answer::Status(if received.path.starts_with("/refuse") { 500 } else { 200 })
 }
 
-/// Creates and verifies a subscription, and returns the response to its creation.
+/// Creates and verifies a subscription, and returns the response to the creation request.
 pub(crate) fn subscribe(
     served: &Served,
     event_type: &str,

@@ -1,4 +1,4 @@
-//! `posthaste bench` when a signal interrupts it.
+//! Tests `posthaste bench` when a signal interrupts it.
 
 use posthaste_testkit::commands::Running;
 use std::process::{Command, ExitStatus};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until the process exits.
+/// Waits until the process exits and returns its exit status.
 fn ended(running: &mut Running) -> ExitStatus {
     let until = Instant::now() + PATIENCE;
     loop {

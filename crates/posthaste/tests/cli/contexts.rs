@@ -1,4 +1,4 @@
-//! The client profile: `login`, `logout` and `context`, the precedence of its values, and files that are refused.
+//! Tests the client profile: `login`, `logout` and `context`, the precedence of its values, and files that are refused.
 
 use crate::folder;
 use posthaste_testkit::commands::{Dev, Ran, run};
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A user with a configuration directory.
+/// A user with a separate configuration directory.
 struct User(TempDir);
 
 impl User {
@@ -14,7 +14,7 @@ impl User {
         Self(folder())
     }
 
-    /// The directory of the profile. `login` creates it.
+    /// Returns the directory of the profile, which `login` creates.
     fn directory(&self) -> PathBuf {
         self.0.path().join("config").join("posthaste")
     }
@@ -23,7 +23,7 @@ impl User {
         self.directory().join("config.toml")
     }
 
-    /// Writes the profile with this mode.
+    /// Writes the profile with the given file mode.
     fn with_profile(self, text: &str, mode: u32) -> Self {
         std::fs::create_dir_all(self.directory()).expect("a folder");
         std::fs::write(self.file(), text).expect("a file");

@@ -1,4 +1,4 @@
-//! The client and a server with https: the certificate must be trusted.
+//! Tests the client with an HTTPS server, whose certificate must be trusted.
 
 use posthaste_testkit::commands::run;
 use posthaste_testkit::receiver::{Receiver, read_request};

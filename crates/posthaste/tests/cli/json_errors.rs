@@ -1,4 +1,4 @@
-//! With `--json`, every error is one line of problem details (RFC 9457) on stderr.
+//! Checks that with `--json`, every error is one line of problem details (RFC 9457) on stderr.
 
 use crate::folder;
 use posthaste_testkit::commands::{Dev, Ran, run};

@@ -1,4 +1,4 @@
-//! Readiness and metrics of the broker lane, in a process without a broker.
+//! Tests the readiness and the metrics of the broker lane in a process without a broker.
 
 use crate::folder;
 use posthaste_testkit::client::Call;

@@ -1,4 +1,4 @@
-//! The commands for operators, and the health probes and metrics of processes with and without the API.
+//! Tests the commands for operators, and the health probes and metrics of processes with and without the API.
 
 use posthaste_testkit::client::{Answer, Call};
 use posthaste_testkit::commands::{Dev, Ran, Running, run};

@@ -1,4 +1,4 @@
-//! Orders on the command line, with a broker that accepts everything.
+//! Tests orders on the command line with a broker that accepts all orders.
 
 use crate::{folder, listen};
 use posthaste_testkit::commands::{Dev, run};

@@ -1,4 +1,4 @@
-//! Settings of the built binary: file, environment, flags and defaults.
+//! Tests the settings of the built binary: file, environment, flags and defaults.
 
 use posthaste_testkit::commands::{Ran, run_in};
 use std::path::Path;
@@ -41,7 +41,8 @@ impl Run {
         output.stderr
     }
 
-    /// Returns value and source of a setting from the JSON, and checks that the table has the same value.
+    /// Returns the value and the source of a setting from the JSON output, and checks that the table has the same
+    /// value.
     fn setting(&self, name: &str, arguments: &[&str]) -> (String, String) {
         let table = self.stdout(&[&["config"], arguments].concat());
         let line =

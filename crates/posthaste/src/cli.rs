@@ -1,4 +1,5 @@
-//! The command line: parses the arguments, runs the command, and reports errors as text or as problem details.
+//! The command-line interface: parses the arguments, runs the command, and reports errors as text or as problem
+//! details.
 
 use crate::client::{self, ContextCommand, Failure, Logout, Reach, Resource, problem};
 use crate::database::DatabaseUrl;

@@ -93,7 +93,7 @@ fn parts(url: &str) -> Option<Parts<'_>> {
     }
     let (place, has_query) = place.split_once('?').map_or((place, false), |(place, _)| (place, true));
     let user = login.map(|login| login.split_once(':').map_or(login, |(user, _)| user));
-    // A user name that contains `@` is a password without a user name.
+    // A user name with an `@` is part of a password that was given without a user name.
     let user = user.filter(|user| !user.contains('@'));
     Some(Parts { user, has_password: login.is_some_and(|login| login.contains(':')), place, has_query })
 }

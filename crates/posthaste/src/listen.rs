@@ -1,5 +1,5 @@
 //! `posthaste listen`: a webhook receiver for testing. It prints one line per request, echoes verification challenges,
-//! and can fail or delay its responses. `posthaste dev` runs one as its demo receiver.
+//! and can fail or delay its responses. `posthaste dev` uses it as the demo receiver.
 
 mod request;
 
@@ -41,7 +41,7 @@ const DELAY_MAX: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Args)]
 pub(crate) struct ListenFlags {
-    /// Port on 127.0.0.1; 0 selects a free one
+    /// Port on 127.0.0.1; 0 selects a free port
     #[arg(short, long, default_value_t = 8081)]
     port: u16,
     /// Signing secret of the subscription, for verifying signatures; several are separated by commas

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Creates a directory and its missing parents with mode 0700. Existing ones keep their mode.
+/// Creates a directory and its missing parents with mode 0700. Existing directories keep their mode.
 pub(crate) fn create_dir(path: &Path) -> anyhow::Result<()> {
     let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
     created.with_context(|| format!("cannot create {}", path.display()))

@@ -1,4 +1,4 @@
-//! `posthaste audit …`: lists the changes that people made.
+//! `posthaste audit …`: lists changes made by people.
 
 use super::call::{Page, Span};
 use super::table::{self, Column};

@@ -109,7 +109,7 @@ pub(crate) struct Page {
     /// Maximum number of items, 1 to 200 [default: 50]
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<u32>,
-    /// Cursor of the next page, as printed at the end of the previous one
+    /// Cursor of the next page, as printed at the end of the previous page
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
 }

@@ -13,7 +13,7 @@ pub(crate) enum DeadLetterCommand {
     List {
         #[command(flatten)]
         filter: Filter,
-        /// Include payloads, truncated in the table; a page then has at most 4 MiB of them
+        /// Include payloads, at most 4 MiB per page; the table truncates them
         #[arg(long)]
         payload: bool,
         #[command(flatten)]
@@ -30,7 +30,7 @@ pub(crate) enum DeadLetterCommand {
         #[command(flatten)]
         reach: Reach,
     },
-    /// Create a new delivery from a dead letter; repeating it returns the same delivery
+    /// Create a new delivery from a dead letter; repeating the command returns the same delivery
     #[command(after_help = "Example:\n  posthaste dead-letter requeue 42")]
     Requeue {
         /// Id of the dead letter
@@ -129,7 +129,7 @@ impl DeadLetterCommand {
     }
 }
 
-/// Formats the counts of a bulk requeue.
+/// Formats the counts in the response to a bulk requeue.
 fn counts(answer: &Value) -> String {
     let count = |name: &str| answer[name].as_u64().unwrap_or_default();
     let (matched, requeued) = (count("matched"), count("requeued"));

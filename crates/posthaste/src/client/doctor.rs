@@ -1,4 +1,4 @@
-//! `posthaste doctor`: requests the server's checks of its history page by page, and prints the merged findings.
+//! `posthaste doctor`: runs the server's checks page by page and prints the merged findings.
 
 use super::{ApiClient, Call, Failure, Reach, table};
 use crate::progress::Progress;

@@ -24,7 +24,7 @@ pub(crate) enum EventCommand {
         /// File with the payload
         #[arg(short, long, value_name = "FILE")]
         file: Option<PathBuf>,
-        /// Your own id of the event; sending the same event again with it is a no-op
+        /// Id assigned by the caller; sending the same event again with the same id is a no-op
         #[arg(long, value_name = "ID")]
         external_id: Option<String>,
         #[command(flatten)]
@@ -39,7 +39,7 @@ pub(crate) enum EventCommand {
         /// Only the event with this external id
         #[arg(long, value_name = "ID")]
         external_id: Option<String>,
-        /// Include payloads, truncated in the table; a page then has at most 4 MiB of them
+        /// Include payloads, at most 4 MiB per page; the table truncates them
         #[arg(long)]
         payload: bool,
         #[command(flatten)]

@@ -17,7 +17,7 @@ pub(crate) enum Failure {
         /// The problem details from the response, unchanged.
         problem: Option<String>,
     },
-    /// The server did not respond.
+    /// The server could not be reached or did not respond.
     Unreachable { url: String, why: String },
     /// The response is not a valid response of this API.
     Unreadable { text: String },

@@ -1,5 +1,5 @@
-//! Parses untrusted JSON: responses of the server and orders from a file. The nesting depth is checked before parsing,
-//! because the parser's own limit of 127 levels is lower than the server's and therefore disabled.
+//! Parses untrusted JSON: server responses and orders. The nesting depth is checked before parsing, because the
+//! parser's own limit of 127 levels is lower than the server's and therefore disabled.
 
 use posthaste_core::json::{NESTING_MAX, is_nested_deeper};
 use serde_json::Value;
@@ -12,7 +12,7 @@ const WRAPPER_LEVELS: usize = 8;
 ///
 /// # Errors
 ///
-/// Returns a description of what is wrong with the text.
+/// Returns a description of the error.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     let levels_max = NESTING_MAX + WRAPPER_LEVELS;
     if is_nested_deeper(text, levels_max) {

@@ -10,7 +10,7 @@ pub(crate) enum KeyCommand {
     /// Create a key, which is shown only once
     #[command(after_help = "Example:\n  posthaste key create shop ingest")]
     Create {
-        /// Name of its user or program
+        /// Name of the user or program that uses the key
         name: String,
         /// Role: root, admin, operator, viewer, ingest or orders
         role: String,

@@ -20,7 +20,7 @@ Example:
 
 #[derive(Debug, Args)]
 pub(crate) struct Login {
-    /// Name of the context [default: that of --context, or default]
+    /// Name of the context [default: the value of --context, or default]
     #[arg(value_parser = profile::parse_name)]
     name: Option<String>,
     #[command(flatten)]

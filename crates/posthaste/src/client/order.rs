@@ -80,7 +80,7 @@ pub(crate) struct Given {
     /// File with the whole order as JSON
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Idempotency key [default: the one in the file, or a new random one]
+    /// Idempotency key [default: the key in the order, or a random key]
     #[arg(long, value_name = "KEY", value_parser = key)]
     idempotency_key: Option<IdempotencyKey>,
 }
@@ -89,8 +89,8 @@ fn key(text: &str) -> Result<IdempotencyKey, String> {
     IdempotencyKey::parse(text).map_err(|error| error.to_string())
 }
 
-/// Checks that `text` is a JSON number and returns it with its notation unchanged. The server checks whether the number
-/// can be represented exactly.
+/// Parses a JSON number and returns it in its original notation. The server checks whether it can be represented
+/// exactly.
 fn number(text: &str) -> Result<String, String> {
     let is_number = serde_json::from_str::<Value>(text).is_ok_and(|value| value.is_number());
     is_number.then(|| text.trim().to_owned()).ok_or_else(|| "expected a number such as 12.5".to_owned())

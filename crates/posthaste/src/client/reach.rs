@@ -49,7 +49,7 @@ impl Environment {
 }
 
 impl Reach {
-    /// Returns the flags that select a server. They are accepted before the subcommand and after it.
+    /// Returns the flags that select a server. They are accepted before and after the subcommand.
     pub(crate) fn server_args() -> [Arg; 3] {
         [
             Arg::new(URL)

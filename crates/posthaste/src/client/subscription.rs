@@ -82,7 +82,7 @@ pub(crate) enum SubscriptionCommand {
         /// Id of the subscription
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
-        /// How long requests are also signed with the old secret, such as 1h or 0s [default: 24h]
+        /// Time for which requests are also signed with the old secret, such as 1h or 0s [default: 24h]
         #[arg(long, value_name = "DURATION", value_parser = parse_overlap)]
         overlap: Option<u64>,
         #[command(flatten)]
@@ -195,7 +195,7 @@ impl SubscriptionCommand {
     }
 }
 
-/// Parses a duration and returns it in whole seconds. A bare number, the earlier notation, counts as seconds.
+/// Parses a duration and returns it in whole seconds. A bare number, as in earlier versions, counts as seconds.
 fn parse_overlap(text: &str) -> Result<u64, String> {
     let seconds = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
     let whole = duration::parse(text).filter(|time| time.subsec_nanos() == 0).map(|time| time.as_secs());

@@ -17,7 +17,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Formats one object.
+    /// Formats one object, with one line per field.
     pub(super) fn show(&self, answer: &Value) -> String {
         record(self.fields, answer)
     }

@@ -58,8 +58,8 @@ pub(super) fn stuck_threshold(values: &Values) -> Option<Duration> {
     values.get(&t::OUTBOX_STUCK_THRESHOLD_MIN)
 }
 
-/// Checks that idempotency keys outlive the retries of their orders. A key that expires earlier would let a duplicate
-/// through.
+/// Checks that idempotency keys outlive the retries of their orders. A key that expires earlier would allow a duplicate
+/// order.
 fn ledger_and_retries(values: &Values) -> Option<Problem> {
     let policy =
         OrderRetryPolicy { retries_max: values.get(&t::OUTBOX_RETRY_MAX)?, ..OrderRetryPolicy::ORDER };
@@ -70,8 +70,8 @@ fn ledger_and_retries(values: &Values) -> Option<Problem> {
     (!fits).then(|| conflict(values, &t::OUTBOX_LEDGER_TTL, &t::OUTBOX_RETRY_MAX, why))
 }
 
-/// Returns the longest time from the first attempt to send an order to the end of the last attempt: every attempt hangs
-/// until it counts as stuck, and every delay is the longest that `Retry-After` or the backoff allows.
+/// Returns the longest possible time from the start of the first attempt to send an order to the end of the last: every
+/// attempt hangs until it counts as stuck, and every delay is the longest that `Retry-After` or the backoff allows.
 fn longest_chain(policy: OrderRetryPolicy, send: Duration) -> Duration {
     let longest_wait = |retry| {
         // The jitter depends on the key: it may be as low as 0.9 for this key and as high as 1.1 for another.

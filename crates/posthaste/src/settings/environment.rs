@@ -57,8 +57,8 @@ fn has_our_prefix(name: &str) -> bool {
     has_prefix && !OTHERS.contains(&name) && !name.starts_with(TEST_PREFIX)
 }
 
-/// Returns whether the variable was set by Kubernetes. By default, it adds the addresses of services, such as services
-/// named `posthaste` or `outbox`, to the environment of every container, in the style of Docker links.
+/// Returns whether the variable was set by Kubernetes, which adds the addresses of services to the environment of every
+/// container by default. The variables of services named `posthaste` or `outbox` have our prefixes.
 fn is_service_link(name: &str, value: &str) -> bool {
     let is_address = value.starts_with("tcp://") || value.starts_with("udp://");
     let has_protocol = ["_TCP", "_UDP"].iter().any(|protocol| name.contains(protocol));

@@ -32,8 +32,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// The text of a setting and its source. The text may be secret, so it must be displayed with
-/// [`super::problem::shown`].
+/// The text of a setting and its source. The text may be secret; display it only with [`super::problem::shown`].
 #[derive(Clone)]
 pub(super) struct Given {
     pub(super) text: String,
@@ -105,7 +104,7 @@ impl Values {
         self.given(setting.about.env).and_then(|given| setting.kind.read(&given.text).ok())
     }
 
-    /// Returns the value of a setting that has a default.
+    /// Returns the value of a setting that has a default, or a [`Problem`] if it is invalid.
     pub(super) fn value<K: Kind>(&self, setting: &Setting<K>) -> Result<K::Value, Problem> {
         let missing = Given { text: String::new(), source: Source::Default };
         let given = self.given(setting.about.env).unwrap_or(&missing);

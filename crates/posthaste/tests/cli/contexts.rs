@@ -127,7 +127,7 @@ fn precedence_is_flag_environment_context() {
     is_from(user.run_with(&["event", "list"], &server, ""), "second");
     let flags = ["event", "list", "--url", &dev.url, "--key", &dev.key];
     is_from(user.run_with(&flags, &server, ""), "first");
-    // The key of a context is not sent to another server.
+    // A context's key is not sent to another server.
     let ran = user.run(&["event", "list", "--url", &other.url]).expect(1);
     assert!(ran.stderr.contains("POSTHASTE_KEY"), "{ran:?}");
 }

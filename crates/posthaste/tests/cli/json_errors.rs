@@ -4,7 +4,7 @@ use crate::folder;
 use posthaste_testkit::commands::{Dev, Ran, run};
 use serde_json::Value;
 
-/// Checks that nothing was printed to stdout, and returns the problem.
+/// Checks that nothing was printed to stdout, and returns the problem details from stderr.
 fn problem(ran: &Ran) -> Value {
     assert!(ran.stdout.is_empty() && ran.stderr.lines().count() == 1, "{ran:?}");
     let problem: Value = serde_json::from_str(&ran.stderr).expect("JSON");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the response to a request without a key.
+/// Sends a GET request without a key and returns the body of the response.
 fn get(url: &str, path: &str) -> String {
     let address = url.strip_prefix("http://").and_then(|address| address.parse().ok()).expect("a URL");
     Call::get(address, path).send_blocking().text()

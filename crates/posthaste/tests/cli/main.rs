@@ -1,4 +1,4 @@
-//! Runs the built binary as a user does, on the embedded store.
+//! Tests the built binary with the embedded store.
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod bench;
@@ -144,7 +144,7 @@ fn listen(arguments: &[&str]) -> (Running, String) {
 fn listener_verifies_signatures_and_fails_on_request() {
     let folder = folder();
     let dev = Dev::start(&folder);
-    // The secret is known once there is a subscription, and the port once a listener uses the secret.
+    // A listener needs the secret of a subscription, so the subscription is created first and its URL is set later.
     let made =
         dev.json(&["subscription", "create", "order.paid", "http://127.0.0.1:9/", "--max-retry-limit", "2"]);
     let (id, secret) = (made["id"].to_string(), made["secret"].as_str().expect("a secret"));
@@ -198,7 +198,7 @@ fn listener_verifies_signatures_and_fails_on_request() {
     dev.run(&["subscription", "rotate-secret", &id, "--overlap", "1.5h"]).expect(2);
     let rotated = dev.json(&["subscription", "rotate-secret", &id, "--overlap", "1m"]);
     assert!(rotated["secret"].as_str().is_some_and(|new| new.starts_with("whsec_") && new != secret));
-    // The previous secret still signs.
+    // Requests are still signed with the previous secret.
     send("second");
     listener.line(&["order.paid", "attempt 1", " verified ", "-> 200"]);
 }

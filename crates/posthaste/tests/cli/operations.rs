@@ -109,7 +109,7 @@ fn event_without_matches_counts_as_routed() {
     assert!(told.lines().any(|line| line == "routed       yes, time unknown"), "{told}");
 }
 
-/// Starts a server that responds to consecutive requests with these bodies.
+/// Starts a server that responds to consecutive requests with the given bodies.
 async fn server_of(pages: Vec<String>) -> Receiver {
     let pages = Mutex::new(pages.into_iter());
     Receiver::start(move |_| {
@@ -119,7 +119,7 @@ async fn server_of(pages: Vec<String>) -> Receiver {
     .await
 }
 
-/// Runs a command against a server with these responses.
+/// Runs a command against a server that returns the given responses.
 async fn run_against(pages: Vec<String>, command: &[&str]) -> Ran {
     let server = server_of(pages).await;
     run(command, &[("POSTHASTE_URL", &server.url(""))], "")

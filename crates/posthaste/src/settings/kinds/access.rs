@@ -40,8 +40,8 @@ impl Kind for ServerAt {
     }
 }
 
-/// The root key. It is sent as a bearer token, so it must fit into a header, and it grants every role, so it must be
-/// hard to guess.
+/// The root key. It must fit into a header, because it is sent as a bearer token, and it must be hard to guess, because
+/// it grants every role.
 #[derive(Debug)]
 pub(in crate::settings) struct RootKey;
 
@@ -49,8 +49,8 @@ pub(in crate::settings) struct RootKey;
 const ROOT_KEY_CHARS_MIN: usize = 32;
 const ROOT_KEY_CHARS_MAX: usize = 256;
 
-/// The minimum number of distinct characters in the root key. Repeated characters and repeated short words have fewer.
-/// Of random keys with 32 hexadecimal digits, fewer than one in 20 million has fewer.
+/// The minimum number of distinct characters in the root key. It rejects repeated characters and repeated short words,
+/// but fewer than one in 20 million random keys of 32 hexadecimal digits.
 const ROOT_KEY_DISTINCT_MIN: usize = 8;
 
 /// The example key in README.md before version 0.1, which is publicly known.
@@ -99,7 +99,7 @@ fn is_trivial(text: &str) -> bool {
         || ascending.max(descending) > bytes.len() / 2
 }
 
-/// The key that encrypts signing secrets.
+/// The secret key, which encrypts signing secrets.
 #[derive(Debug)]
 pub(in crate::settings) struct SealingKeyText;
 

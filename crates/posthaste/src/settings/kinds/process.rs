@@ -29,8 +29,8 @@ impl Kind for Roles {
     }
 }
 
-/// A log filter: a global level and levels for modules. A bare word must be a level, although [`Targets`] also accepts
-/// the name of a module: a misspelled `inof` would otherwise turn logging off.
+/// A log filter: a global level and levels for modules. A bare word must be a level: [`Targets`] would parse the
+/// misspelled level `inof` as the name of a module and turn off all other logging.
 #[derive(Debug)]
 pub(in crate::settings) struct Filter;
 

@@ -28,7 +28,7 @@ impl Scene {
         Self::over(async |settings| Served::start(Engine::Sqlite, settings).await).await
     }
 
-    /// Creates a scene with a server that `start` starts with the settings passed to it.
+    /// Creates a scene. `start` starts its server with the settings that it receives.
     pub(crate) async fn over(start: impl AsyncFnOnce(&[(&str, &str)]) -> Served) -> Self {
         let refuses = Arc::new(AtomicBool::new(false));
         let is_refusing = Arc::clone(&refuses);

@@ -107,7 +107,7 @@ async fn a_search_continues_automatically_and_runs_once() {
         scene.served.post("/v1/events", &of(kind, count).to_string()).expect(202);
     }
     scene.sign_in(ROOT_KEY);
-    // The list is sorted by time, and there is no index on the time of the events of one type.
+    // The list is sorted by time, and no index covers both event type and time.
     scene.open("/events?event_type=rare&since=2020-01-01T00%3A00%3A00Z");
     browser
         .until("document.querySelector('#search-progress').textContent === 'Searched all events: 1 found.'");

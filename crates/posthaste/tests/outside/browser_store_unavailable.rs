@@ -29,7 +29,7 @@ async fn pages_recover_after_an_outage_of_the_store() {
 
     server.pg_ctl(&["stop", "-m", "immediate"]);
     browser.until("!document.getElementById('stale').hidden");
-    // The same title as in the API's problem.
+    // The page shows the same title as the API's problem details.
     let outage = scene.served.get_until("/v1/deliveries", |answer| answer.status == 503).json();
     let title = outage["title"].as_str().expect("a title");
     browser.until(&format!("document.getElementById('stale').textContent.startsWith({title:?})"));
@@ -44,7 +44,7 @@ async fn pages_recover_after_an_outage_of_the_store() {
     browser.until("document.querySelectorAll('tbody tr').length === 3");
     assert_eq!(browser.value("window.same"), true, "the page was not reloaded");
 
-    // A page that is opened during the outage loads after it.
+    // A page opened during the outage reloads after the outage.
     server.pg_ctl(&["stop", "-m", "immediate"]);
     browser.until("!document.getElementById('stale').hidden");
     scene.open("/system");

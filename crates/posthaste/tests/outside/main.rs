@@ -1,6 +1,6 @@
-//! Tests of the running program from outside: the commands of the documents, receivers in other languages, the API
-//! against its OpenAPI document, metrics and alerts, the dashboard in a browser, and a search for disclosed secrets.
-//! `make test` runs them under `scripts/with-tools`, which provides the external programs.
+//! Tests the running program from outside: the commands in the documents, receivers in other languages, the API against
+//! its OpenAPI document, metrics and alerts, the dashboard in a browser, and a search for disclosed secrets. `make
+//! test` runs them under `scripts/with-tools`, which provides the external programs.
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod alerts;

@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Metrics whose values change in this test.
+/// The metrics whose values change in this test.
 const CHANGED_HERE: [&str; 22] = [
     "outbox_dequeue_total",
     "outbox_lag_seconds",
@@ -39,12 +39,11 @@ const CHANGED_HERE: [&str; 22] = [
     "posthaste_store_seconds",
 ];
 
-/// The file of the metrics of the process, and of their test.
+/// The file that has the metrics of the process and their test.
 const PROCESS_METRICS: &str = "api/src/process_metrics.rs";
 
-/// Metrics whose values change in tests of the components that record them: the metric, the file of the test, and the
-/// name used there. Panics cannot be triggered from outside, and some states of queues and of the lane need a special
-/// setup.
+/// The metrics whose values change in tests of other components: the metric, the file of the test, and the name used
+/// there. Panics cannot be triggered from outside, and some states of queues and of the lane need a special setup.
 const CHANGED_ELSEWHERE: [(&str, &str, &str); 23] = [
     ("outbox_inflight", "testkit/tests/orders/claims.rs", "outbox_inflight"),
     ("outbox_lag_sla_seconds", "posthaste/tests/cli/lane.rs", "outbox_lag_sla_seconds"),
@@ -79,7 +78,7 @@ const CHANGED_ELSEWHERE: [(&str, &str, &str); 23] = [
     ("posthaste_stuck_rows", "testkit/tests/api/operations.rs", "posthaste_stuck_rows"),
 ];
 
-/// Returns the names of all metrics.
+/// Returns the names of all metrics of the program.
 pub(crate) fn known() -> BTreeSet<&'static str> {
     CHANGED_HERE.into_iter().chain(CHANGED_ELSEWHERE.map(|(name, ..)| name)).collect()
 }

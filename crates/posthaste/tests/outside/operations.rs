@@ -24,7 +24,7 @@ fn page() -> BTreeMap<String, String> {
     blocks(PAGE, &["sh", "sql"])
 }
 
-/// Runs a script in a shell whose `PATH` includes the programs of PostgreSQL and Posthaste. Panics if it fails.
+/// Runs a script in a shell whose `PATH` includes PostgreSQL and Posthaste. Panics if the script fails.
 fn run_script(script: &str, folder: &Path) {
     let bin = std::env::var("POSTHASTE_TEST_POSTGRES_BIN").expect("scripts/with-postgres");
     let ours = Program::find().path().parent().expect("a folder").display().to_string();

@@ -1,5 +1,5 @@
-//! Extracts code blocks from the documents, which other tests run. A comment before a block names it: `<!-- walk: NAME
-//! -->`.
+//! Extracts the code blocks that other tests run from the documents. The comment `<!-- walk: NAME -->` before a block
+//! names it.
 
 use crate::tools;
 use std::collections::BTreeMap;

@@ -196,7 +196,7 @@ impl<'a, S: Stores> Simulation<'a, S> {
         }
     }
 
-    /// Admits and claims all due deliveries, and determines the end and the outcome of each attempt.
+    /// Admits and claims all due deliveries, and determines when each attempt ends and with which outcome.
     async fn attempt(&mut self, now: Timestamp) {
         let quota = |id: &SubscriptionId| Quota { subscription_id: *id, jobs_max: MANY, from: None };
         let quotas = self.ids.iter().map(quota).collect();
@@ -252,7 +252,7 @@ impl<'a, S: Stores> Simulation<'a, S> {
         }
     }
 
-    /// Reports the process as running, together with the counters of the step that began at `start`.
+    /// Reports the presence of the process, with the counters of the step that began at `start`.
     async fn report_presence(&mut self, start: Timestamp, now: Timestamp) {
         let interval_start = RollupWidth::TenSeconds.start_of(start);
         let rollup = |(counter, amount)| Rollup { interval_start, counter, amount };
@@ -304,8 +304,7 @@ impl<'a, S: Stores> Simulation<'a, S> {
     }
 }
 
-/// Starts attempts for the due deliveries of one subscription. Two thirds of them succeed, and the rest stays in
-/// flight.
+/// Starts attempts for the due deliveries of one subscription. Two thirds of them succeed, and the rest stay in flight.
 pub(crate) async fn recover<S: Stores>(h: &Harness<S>, subscription: SubscriptionId) {
     let (jobs, token) = h.start_attempts(subscription, NOW).await;
     let jobs: Vec<_> = jobs.iter().filter(|job| job.subscription_id == subscription).collect();

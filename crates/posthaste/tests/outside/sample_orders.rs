@@ -45,7 +45,7 @@ pub(crate) fn retried_key() -> String {
     key(8)
 }
 
-/// Submits the orders of this step and sends them until they are finished or the statuses are used up.
+/// Submits the orders of this step and sends each order until it is finished or has no more responses in [`ORDERS`].
 pub(crate) async fn step<S: Stores>(
     h: &Harness<S>,
     step: u64,

@@ -86,7 +86,7 @@ impl Receiver {
 type Response = Result<u16, (Failure, Option<u16>)>;
 
 impl Behavior {
-    /// Returns the response to an attempt in the minute `minute`, and its duration in milliseconds. `percentile` is a
+    /// Returns the response to an attempt in the given minute, and its duration in milliseconds. `percentile` is a
     /// random number below 100.
     pub(crate) fn respond(self, percentile: u64, minute: u64, attempt: u32) -> (Response, u64) {
         match self {

@@ -1,6 +1,6 @@
 //! Tests the code samples in `docs/receivers.md` that verify signatures. Every sample receives the same requests, sent
-//! by a running server or signed by its code, and must accept only the genuine ones. The programs in `samples/` read
-//! the requests from stdin and call the sample.
+//! by a running server or signed by Posthaste's code, and must accept only the genuine ones. The programs in `samples/`
+//! read the requests from stdin and call the sample.
 
 #[allow(unreachable_pub)]
 #[path = "../../../../docs/samples/rust/library.rs"]
@@ -60,7 +60,7 @@ impl Row {
         }
     }
 
-    /// Creates a request signed by our code at `timestamp_s`.
+    /// Creates a request that is signed with the timestamp `timestamp_s`.
     fn signed_at(what: &'static str, timestamp_s: i64, is_genuine: bool) -> Self {
         let (secret, id) = (SigningSecret::from_random([7; 32]), "msg_7_3");
         Self {

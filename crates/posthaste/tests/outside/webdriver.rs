@@ -173,7 +173,8 @@ impl Browser {
         self.command("Page.addScriptToEvaluateOnNewDocument", &json!({"source": source}));
     }
 
-    /// Returns a PNG screenshot of the visible part of the page. Removes the focus first, because a cursor would blink.
+    /// Returns a PNG screenshot of the visible part of the page. Removes the focus first, because a blinking cursor
+    /// would change the image.
     pub(crate) fn screenshot(&self) -> Vec<u8> {
         self.value("document.activeElement.blur()");
         let image = self.command("Page.captureScreenshot", &json!({"format": "png"}));

@@ -1,8 +1,8 @@
-"""A receiver of webhooks as somebody else would write it: Python, with the package standardwebhooks.
+"""A webhook receiver that verifies signatures with the package standardwebhooks.
 
-Prints the port it listens on, then one JSON line for each request. Every line of its input is a JSON list of
-secrets, which it verifies with from then on. It answers 200 if one of them fits, 401 if none does, and echoes
-challenges."""
+Prints the port on which it listens, then one line of JSON for each request. Each line of its input is a JSON list
+of secrets, which replaces the previous secrets. It responds with 200 if the signature matches one of them and with
+401 otherwise, and echoes challenges."""
 
 import json
 import sys
@@ -36,7 +36,7 @@ class Receiver(BaseHTTPRequestHandler):
                 "event_type": headers["posthaste-event-type"],
                 "signatures": len(headers["webhook-signature"].split(" ")),
                 "genuine": genuine,
-                # What a forger would have to get past.
+                # Whether verification accepts a request that was changed after signing.
                 "tampered_body": [is_genuine(secret, body + b" ", headers) for secret in secrets],
                 "tampered_id": [is_genuine(secret, body, other_id) for secret in secrets],
                 "body": body.decode(),

@@ -1,4 +1,4 @@
-// Reads requests from stdin, one per line, and prints whether the sample of docs/samples/java accepts each.
+// Reads requests from stdin, one per line, and prints whether the sample in docs/samples/java accepts each request.
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.Base64;

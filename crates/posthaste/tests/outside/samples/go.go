@@ -1,4 +1,4 @@
-// Reads requests from stdin, one per line, and prints whether the sample of docs/samples/go accepts each.
+// Reads requests from stdin, one per line, and prints whether the sample in docs/samples/go accepts each request.
 package main
 
 import (

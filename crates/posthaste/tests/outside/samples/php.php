@@ -1,5 +1,5 @@
 <?php
-// Reads requests from stdin, one per line, and prints whether the sample of docs/samples/php accepts each.
+// Reads requests from stdin, one per line, and prints whether the sample in docs/samples/php accepts each request.
 require __DIR__ . '/verify.php';
 
 while (($line = fgets(STDIN)) !== false) {

@@ -1,4 +1,4 @@
-"""Reads requests from stdin, one per line, and prints whether the sample of docs/samples/python accepts each."""
+"""Reads requests from stdin, one per line, and prints whether the sample in docs/samples/python accepts each request."""
 
 import base64
 import sys

@@ -1,4 +1,4 @@
-"""Like python.py, for the sample that uses the package standardwebhooks."""
+"""Reads requests from stdin, one per line, and prints whether the Python sample with standardwebhooks accepts each."""
 
 import base64
 import sys

@@ -1,4 +1,4 @@
-# Reads requests from stdin, one per line, and prints whether the sample of docs/samples/ruby accepts each.
+# Reads requests from stdin, one per line, and prints whether the sample in docs/samples/ruby accepts each request.
 require_relative "verify"
 
 $stdin.each_line(chomp: true) do |line|

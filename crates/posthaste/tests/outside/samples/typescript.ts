@@ -1,5 +1,5 @@
-// Reads requests from stdin, one per line, and prints whether the samples of docs/samples/typescript accept each. The
-// argument "library" chooses the sample that uses the package standardwebhooks.
+// Reads requests from stdin, one per line, and prints whether a sample in docs/samples/typescript accepts each
+// request. The argument "library" selects the sample that uses the package standardwebhooks.
 import { readFileSync } from "node:fs";
 import * as library from "./library.js";
 import { verify } from "./verify.js";

@@ -1,4 +1,4 @@
-//! Database URLs: parses them to select the engine, and formats them without the password.
+//! Parses database URLs, which select the engine, and formats them without the password.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Files and directories that only their owner may read: the data of `posthaste dev` and the client profile.
+//! Reads and writes files that only their owner may access: the data of `posthaste dev` and the client profile.
 
 use anyhow::Context as _;
 use std::fs::{DirBuilder, OpenOptions};

@@ -1,4 +1,4 @@
-//! Random bytes, lease tokens and process names. The operating system is the only source of randomness.
+//! Generates random bytes, lease tokens and process names. The operating system is the only source of randomness.
 
 use anyhow::Context as _;
 use posthaste_core::LeaseToken;

@@ -1,4 +1,4 @@
-//! The signals that shut a process down: SIGTERM and SIGINT.
+//! Handles the signals that shut down a process: SIGTERM and SIGINT.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -1,4 +1,4 @@
-//! Errors of client commands: the message, the problem details (RFC 9457) for `--json`, and the exit code.
+//! The errors of client commands: the message, the problem details (RFC 9457) for `--json`, and the exit code.
 
 use serde_json::{Value, json};
 use std::fmt;

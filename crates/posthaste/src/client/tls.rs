@@ -1,5 +1,5 @@
-//! TLS connections to a server with an https URL. Like deliveries, they trust the system's certificate authorities and
-//! those in `POSTHASTE_CA_FILE`.
+//! Opens TLS connections to servers with an https URL. Like deliveries, they trust the system's certificate authorities
+//! and those in `POSTHASTE_CA_FILE`.
 
 use anyhow::Context as _;
 use posthaste_services::sender::Trust;

@@ -1,4 +1,4 @@
-//! A received request: checks its signature, recognizes challenges and formats the line that is printed.
+//! Checks the signature of a received request, recognizes challenges and formats the line that is printed.
 
 use bytes::Bytes;
 use http::HeaderMap;

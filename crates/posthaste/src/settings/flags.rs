@@ -1,4 +1,4 @@
-//! Settings as command-line flags, generated from the table: all settings, or only the database settings.
+//! Generates command-line flags from the table of settings: for all settings, or only for the database settings.
 
 use super::setting::{Group, Row, Shown};
 use super::table::{DATABASE_URL, DATABASE_URL_DIRECT, TABLE};

@@ -76,7 +76,7 @@ fn show_bytes(bytes: usize) -> String {
     }
 }
 
-/// Splits a text after its leading digits.
+/// Splits a text into its leading digits and the rest.
 fn split_number(text: &str) -> (&str, &str) {
     text.split_at(text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len()))
 }

@@ -1,4 +1,4 @@
-//! The output of `posthaste config`: all effective settings with their source, or an example file.
+//! Formats the output of `posthaste config`: all effective settings with their sources, or an example file.
 
 use super::problem::shown;
 use super::setting::{Fallback, Row};

@@ -176,7 +176,7 @@ table! {
         "Log format: lines of text, or one JSON object per line");
 }
 
-/// The settings that contain the login of a database role.
+/// The database roles that can have a separate login, each with its setting.
 pub(super) static LOGINS: [(DbRole, &Setting<ServerAt>); 11] = [
     (DbRole::EventIngestWriter, &DATABASE_URL_INGEST),
     (DbRole::SubscriptionAdmin, &DATABASE_URL_SUBSCRIPTIONS),

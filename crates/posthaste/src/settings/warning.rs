@@ -1,4 +1,4 @@
-//! Warnings about settings that are valid but insecure.
+//! Creates warnings about settings that are valid but insecure.
 
 use super::Settings;
 use ipnet::IpNet;

@@ -1,4 +1,4 @@
-//! Commands for the external programs that `scripts/with-tools` provides, and paths of files in the repository.
+//! Creates commands for the external programs that `scripts/with-tools` provides, and paths of files in the repository.
 
 use std::path::Path;
 use std::process::Command;

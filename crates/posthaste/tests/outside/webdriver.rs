@@ -1,4 +1,4 @@
-//! A real browser for tests: Chromium, controlled through the WebDriver protocol.
+//! Controls a real browser for tests: Chromium, through the WebDriver protocol.
 
 use crate::served::PATIENCE;
 use crate::tools;

@@ -1,4 +1,4 @@
-"""Reads requests from stdin, one per line, and prints whether the sample in docs/samples/python accepts each request."""
+"""Reads requests from stdin, one per line, and prints whether the sample in docs/samples/python accepts each."""
 
 import base64
 import sys

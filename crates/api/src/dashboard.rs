@@ -107,7 +107,7 @@ fn is_browser(headers: &HeaderMap) -> bool {
     headers.get(ACCEPT).and_then(|value| value.to_str().ok()).is_some_and(|text| text.contains("text/html"))
 }
 
-/// Adds a GET handler to the route of a form, so that reloading its result redirects to the subscription.
+/// Adds a GET handler to the action URL of a form, which redirects to the subscription.
 fn result_page<S: Stores>(methods: Methods<S>) -> Methods<S> {
     methods.get(subscription_actions::redirect)
 }

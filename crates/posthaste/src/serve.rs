@@ -38,7 +38,7 @@ use tokio::time::Instant;
 
 /// The interval between two samples of the store clock.
 const CLOCK_POLL: Duration = Duration::from_secs(5);
-/// The poll interval of a batcher. Calls wake it up; the poll only updates its heartbeat.
+/// The poll interval of batchers and the announcer. Calls wake them up; the poll only updates their heartbeat.
 const BATCHER_POLL: Duration = Duration::from_secs(5);
 /// The minimum time without a completed step after which a service counts as late.
 const LATE_AFTER: Duration = Duration::from_secs(15);

@@ -92,7 +92,7 @@ struct Counts {
     failed: AtomicU64,
 }
 
-/// Attacks a new process with a new database and returns the measurements.
+/// Starts a process with a new database, attacks it, and returns the measurements.
 pub async fn run(engine: &Engine, options: SiegeOptions) -> SiegeReport {
     let (receiver, delivered) = (Receiver::start(None).expect("a receiver"), Arc::new(Tally::new(BATCH)));
     receiver.count_on(&delivered);

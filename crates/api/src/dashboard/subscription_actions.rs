@@ -129,7 +129,7 @@ pub(crate) async fn rotate_secret<S: Stores>(
     show_result(&api, visitor, rotated, ActionResult::good(text)).await
 }
 
-/// Redirects from the URL of a form to the subscription, when the result of the form is reloaded.
+/// Handles a GET request to the action URL of a subscription form by redirecting to the subscription's page.
 pub(crate) async fn redirect<S: Stores>(State(_api): Api<S>, Path(text): Path<String>) -> Shown {
     let id = subscription_id(&text)?;
     Ok(Redirect::to(&format!("/subscriptions/{id}")).into_response())

@@ -1,4 +1,4 @@
-//! The problems shown on the overview and on the pages for deliveries and dead letters, with links to solve them.
+//! Tests the problems shown on the overview, delivery and dead-letter pages, and the links for resolving them.
 
 use crate::dashboard::{Visitor, has};
 use crate::server::{ROOT_KEY, TestApi};

@@ -1,4 +1,5 @@
-//! The filter forms of the lists: errors are shown at their field, and times are accepted in the format of browsers.
+//! Tests the filter forms of the list pages: an error is shown next to the field that caused it, and times are accepted
+//! in the format that browsers submit for `datetime-local` inputs.
 
 use crate::dashboard::{Visitor, has, problem_detail};
 use crate::server::{ROOT_KEY, TestApi};

@@ -29,7 +29,7 @@ impl Guarded {
         Ok(Self { connection, gate })
     }
 
-    /// Runs a statement, such as BEGIN, SAVEPOINT or COMMIT, as the owner.
+    /// Runs a statement, such as BEGIN, SAVEPOINT or COMMIT. No role may be set on the connection.
     pub(crate) fn owner(&self, sql: &str) -> rusqlite::Result<()> {
         let mut statement = self.connection.prepare_cached(sql)?;
         statement.raw_execute().map(drop)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
-/// The timeout for expected events.
+/// The maximum time that a test waits for a blocked caller.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 type Database = Harness<posthaste_store::postgres::PostgresStore>;

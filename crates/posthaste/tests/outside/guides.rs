@@ -114,6 +114,7 @@ fn every_block_of_a_guide_is_run() {
     for (page, run) in [
         ("docs/api.md", vec!["batch", "cli", "keys", "page", "problem", "publish", "sql"]),
         ("docs/concepts.md", vec![]),
+        ("docs/configuration.md", vec!["contexts", "settings-file"]),
         ("docs/orders.md", vec!["audit", "call", "lane", "send"]),
         (
             "docs/quickstart.md",
@@ -126,6 +127,44 @@ fn every_block_of_a_guide_is_run() {
         let names: Vec<String> = guide(page).into_keys().filter(|name| !name.contains('/')).collect();
         assert_eq!(names, run, "{page} has a block without a test");
     }
+}
+
+#[test]
+fn configuration_guide_shows_working_settings_and_contexts() {
+    let guide = Guide::open("docs/configuration.md", &[]);
+    let file = block(&guide.blocks, "settings-file", &[]);
+    std::fs::write(guide.folder.path().join("posthaste.toml"), &file).expect("a settings file");
+    let shown = guide.json("POSTHASTE_CONFIG=posthaste.toml posthaste config --json");
+    assert!(shown.to_string().contains("0.0.0.0:8080"), "{shown}");
+
+    // The messages of the guide are those of the program.
+    let wrong = "listen = \"0.0.0.0:8080\"\nroles = [\"api\"]\nretry_bas = \"1m\"\n";
+    std::fs::write(guide.folder.path().join("posthaste.toml"), wrong).expect("a settings file");
+    let printed = guide.run(
+        "POSTHASTE_CONFIG=posthaste.toml POSTHASTE_WORKER_CONCURRENCY=0 posthaste serve 2>&1 | head -n 3",
+    );
+    let page = std::fs::read_to_string(tools::repository("docs/configuration.md")).expect("the guide");
+    assert!(printed.lines().count() >= 3, "{printed}");
+    for line in printed.lines().filter(|line| !line.is_empty()) {
+        assert!(page.contains(line), "the guide does not show: {line}");
+    }
+
+    std::fs::write(guide.folder.path().join("key.txt"), format!("{}\n", guide.dev.key)).expect("a key");
+    let url = guide.dev.url.clone();
+    let commands = block(
+        &guide.blocks,
+        "contexts",
+        &[("https://posthaste.example", &url), ("http://127.0.0.1:8080", &url)],
+    );
+    // Without the server of the environment, so that the contexts select it.
+    let key = &guide.dev.key;
+    let setup = "export XDG_CONFIG_HOME=\"$PWD/profile\"; unset POSTHASTE_URL POSTHASTE_KEY";
+    let commands = commands.replace("login test", &format!("login test --key {key}"));
+    let printed = guide.run(&format!("set -e\n{setup}\n{commands}"));
+    assert!(
+        printed.contains("prod") && printed.contains("test") && !printed.contains(key.as_str()),
+        "{printed}"
+    );
 }
 
 #[test]

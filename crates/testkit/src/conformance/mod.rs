@@ -1,5 +1,5 @@
-//! The promises of a store. Each one is a function that is generic over the engine. [`promises`] lists all of them,
-//! so that every engine is checked against every promise.
+//! The promises of a store. Each one is a function that is generic over the engine. [`promises!`](crate::promises)
+//! lists all of them, so that every engine is checked against every promise.
 
 pub mod audit;
 pub mod cleaner;

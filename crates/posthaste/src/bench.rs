@@ -167,7 +167,7 @@ async fn measure_one(
 
 /// Starts a progress display.
 fn begin(what: &str) -> Progress {
-    let progress = Progress::new();
+    let progress = Progress::new(false);
     progress.at(0, None, what);
     progress
 }

@@ -151,7 +151,7 @@ async fn perform_with_total(
     server: &ApiClient,
     sum: fn(&Value, &Value) -> Value,
 ) -> Result<ExitCode, Failure> {
-    let progress = Progress::new();
+    let progress = Progress::new(false);
     let mut total = Value::Null;
     for _ in 0..PAGES_MAX {
         let (_, answer) = server.call_json(&call).await?;

@@ -25,7 +25,10 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Option<String>> {
 /// symbolic link is replaced, not the link.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let context = || format!("cannot write {}", path.display());
-    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let target = match std::fs::canonicalize(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => path.to_path_buf(),
+        target => target.with_context(context)?,
+    };
     let mut temporary = target.clone().into_os_string();
     temporary.push(format!(".{}", std::process::id()));
     let result = write_new(Path::new(&temporary), text).and_then(|()| std::fs::rename(&temporary, &target));

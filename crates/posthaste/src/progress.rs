@@ -12,13 +12,16 @@ const TICK: Duration = Duration::from_millis(120);
 pub(crate) enum Progress {
     Bar(ProgressBar),
     Lines,
+    /// No progress: with `--json`, stderr contains only problem details.
+    Silent,
 }
 
 impl Progress {
-    /// Creates a progress bar if stderr is a terminal. Otherwise, progress is printed as lines.
-    pub(crate) fn new() -> Self {
+    /// Creates a progress bar if stderr is a terminal. Otherwise, progress is printed as lines, or not at all if
+    /// `is_silent`.
+    pub(crate) fn new(is_silent: bool) -> Self {
         if !std::io::stderr().is_terminal() {
-            return Self::Lines;
+            return if is_silent { Self::Silent } else { Self::Lines };
         }
         let bar = ProgressBar::new_spinner();
         bar.enable_steady_tick(TICK);
@@ -41,6 +44,7 @@ impl Progress {
             (Self::Bar(bar), None) => bar.set_message(message.to_owned()),
             (Self::Lines, Some(of)) => eprintln!("{place} of {of}: {message}"),
             (Self::Lines, None) => eprintln!("{message}"),
+            (Self::Silent, _) => {}
         }
     }
 
@@ -53,7 +57,7 @@ impl Progress {
     pub(crate) fn end(self) {
         match self {
             Self::Bar(bar) => bar.finish_and_clear(),
-            Self::Lines => {}
+            Self::Lines | Self::Silent => {}
         }
     }
 }

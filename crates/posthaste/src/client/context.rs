@@ -2,6 +2,7 @@
 //! calling a server.
 
 use super::profile::{self, Profile};
+use super::reach::Environment;
 use super::{Failure, print, table};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -30,18 +31,17 @@ pub(crate) enum ContextCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Logout {
-    /// Name of the context [default: the current one]
+    /// Name of the context [env: POSTHASTE_CONTEXT] [default: the current one]
     #[arg(value_parser = profile::parse_name)]
     name: Option<String>,
 }
 
 impl ContextCommand {
     pub(crate) fn run(&self, json: bool) -> Result<ExitCode, Failure> {
-        let profile = Profile::load_default()?;
         match self {
-            Self::List => print(&list(&profile, json))?,
-            Self::Use { name } => select(profile, name, json)?,
-            Self::Remove { name } => remove(profile, name, json)?,
+            Self::List => print(&list(&Profile::load_default()?, json))?,
+            Self::Use { name } => select(name, json)?,
+            Self::Remove { name } => remove(name, json)?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -49,10 +49,10 @@ impl ContextCommand {
 
 impl Logout {
     pub(crate) fn run(&self, json: bool) -> Result<ExitCode, Failure> {
-        let profile = Profile::load_default()?;
-        let name = self.name.clone().or_else(|| profile.current.clone());
+        let current = Profile::load_default()?.current;
+        let name = self.name.clone().or(Environment::read().context).or(current);
         let name = name.ok_or_else(|| Failure::Usage("there is no current context: name one".to_owned()))?;
-        remove(profile, &name, json)?;
+        remove(&name, json)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -71,23 +71,29 @@ fn list(profile: &Profile, json: bool) -> String {
     table::list(&columns, "no contexts; create one with: posthaste login", &contexts)
 }
 
-fn select(mut profile: Profile, name: &str, json: bool) -> Result<(), Failure> {
-    let context = profile.contexts.get(name).ok_or_else(|| profile.unknown(name))?;
-    let url = context.url.clone();
-    profile.current = Some(name.to_owned());
-    profile.save()?;
+fn select(name: &str, json: bool) -> Result<(), Failure> {
+    // An unknown name is refused before a directory is created.
+    Profile::load_default()?.context(name)?;
+    let profile = Profile::update(|profile| {
+        profile.context(name)?;
+        profile.current = Some(name.to_owned());
+        Ok(())
+    })?;
+    let url = &profile.context(name)?.url;
     print(&match json {
         true => format!("{}\n", json!({"name": name, "url": url, "current": true})),
         false => format!("{name} is now the current context ({url})\n"),
     })
 }
 
-fn remove(mut profile: Profile, name: &str, json: bool) -> Result<(), Failure> {
-    if profile.contexts.remove(name).is_none() {
-        return Err(profile.unknown(name));
-    }
-    profile.current = profile.current.take().filter(|current| current != name);
-    profile.save()?;
+fn remove(name: &str, json: bool) -> Result<(), Failure> {
+    Profile::load_default()?.context(name)?;
+    Profile::update(|profile| {
+        profile.context(name)?;
+        profile.contexts.remove(name);
+        profile.current = profile.current.take().filter(|current| current != name);
+        Ok(())
+    })?;
     print(&match json {
         true => format!("{}\n", json!({"name": name, "removed": true})),
         false => format!("removed context {name}\n"),

@@ -35,7 +35,7 @@ impl Doctor {
     async fn fetch(&self, server: &ApiClient) -> Result<Value, Failure> {
         let recent = self.recent.then(|| "true".to_owned());
         let mut call = Call::get("/v1/doctor").query(&[("recent", recent)]);
-        let progress = Progress::new();
+        let progress = Progress::new(self.reach.json);
         let mut all = json!({"healthy": true, "checks": [], "examined": {}, "pages": 0});
         for _ in 0..PAGES_MAX {
             let (_, page) = server.call_json(&call.clone().required("checks")).await?;

@@ -1,6 +1,7 @@
 //! Sends a request to the server over HTTP/1.1 and reads the response. Every wait has a timeout, and the size of a
 //! response is limited.
 
+use super::reach::has_invalid_port;
 use super::{Call, Failure, json_text, tls};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
@@ -56,6 +57,9 @@ impl ApiClient {
             return Err(Failure::Usage(
                 "the server URL must not contain a user or password: pass the key with --key".to_owned(),
             ));
+        }
+        if has_invalid_port(&parsed) {
+            return Err(wrong("the port must be a number up to 65535"));
         }
         if parsed.query().is_some() {
             return Err(wrong("a query is not allowed"));

@@ -1,5 +1,6 @@
 //! The errors of client commands: the message, the problem details (RFC 9457) for `--json`, and the exit code.
 
+use super::table;
 use serde_json::{Value, json};
 use std::fmt;
 use std::process::ExitCode;
@@ -41,7 +42,7 @@ impl Failure {
         let detail = part("detail").map(|detail| format!(": {detail}")).unwrap_or_default();
         let field = part("field").filter(|field| !detail.contains(field));
         let field = field.map(|field| format!(" ({field})")).unwrap_or_default();
-        let text = format!("{title}{detail}{field}");
+        let text = table::visible(&format!("{title}{detail}{field}"));
         Self::Refused { status, text, problem: Some(String::from_utf8_lossy(body).trim().to_owned()) }
     }
 

@@ -29,23 +29,31 @@ pub(crate) struct Login {
 
 impl Login {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let mut profile = Profile::load_default()?;
+        let profile = Profile::load_default()?;
         let environment = Environment::read();
         let name = self.name.clone().or(self.reach.context.clone()).or(environment.context);
         let name = name.unwrap_or_else(|| DEFAULT_NAME.to_owned());
         // A name from the environment has not been validated yet.
         profile::parse_name(&name).map_err(|why| Failure::Usage(format!("POSTHASTE_CONTEXT: {why}")))?;
-        let known_url = || profile.contexts.get(&name).map(|context| context.url.clone());
-        let url = self.reach.url.clone().or(environment.url).or_else(known_url);
+        // The URL of a context that the command names is not replaced by that of the environment.
+        let known_url = profile.contexts.get(&name).map(|context| context.url.clone());
+        let is_named = self.name.is_some() || self.reach.context.is_some();
+        let fallbacks = if is_named { [known_url, environment.url] } else { [environment.url, known_url] };
+        let url = self.reach.url.clone().into_iter().chain(fallbacks.into_iter().flatten()).next();
         let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
         let key = self.reach.key.clone().or(environment.key);
         let key = key.map_or_else(|| prompt::read_key().map(Secret::new), Ok)?;
         check(&ApiClient::new(&url, Some(key.expose()))?).await?;
-        profile.contexts.insert(name.clone(), Context { url: url.clone(), key });
-        profile.current = Some(name.clone());
-        profile.save()?;
+        let profile = Profile::update(|profile| {
+            profile.contexts.insert(name.clone(), Context { url: url.clone(), key });
+            profile.current = Some(name.clone());
+            Ok(())
+        })?;
         print(&match self.reach.json {
-            true => format!("{}\n", json!({"context": name, "url": url, "file": profile.path()})),
+            true => format!(
+                "{}\n",
+                json!({"context": name, "url": url, "file": profile.path().display().to_string()})
+            ),
             false => format!("logged in to {url}; {name} is now the current context\n"),
         })?;
         Ok(ExitCode::SUCCESS)

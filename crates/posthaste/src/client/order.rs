@@ -148,7 +148,7 @@ impl OrderCommand {
                 let (key, body) = match keyed(text, order.idempotency_key.as_ref())? {
                     Keyed::Whole(key, body) => (key, body),
                     Keyed::Without(body) => {
-                        let key = order.idempotency_key.clone().map_or_else(new_key, Ok)?;
+                        let key = order.idempotency_key.clone().map_or_else(|| new_key(reach.json), Ok)?;
                         let body = with_key(&body, &key);
                         (key, body)
                     }
@@ -229,12 +229,19 @@ fn with_key(text: &str, key: &IdempotencyKey) -> String {
 
 /// Creates a random key and prints it before the order is sent, so that the order can be sent again with the same key
 /// if there is no response.
-fn new_key() -> Result<IdempotencyKey, Failure> {
+fn new_key(json: bool) -> Result<IdempotencyKey, Failure> {
     let mut bits = [0; 16];
     random::fill(&mut bits);
     let key = IdempotencyKey::parse(format!("{:032x}", u128::from_be_bytes(bits)));
     let key = key.map_err(|error| Failure::Local(error.to_string()))?;
-    eprintln!("posthaste: the idempotency key is {key}; repeat the order with --idempotency-key {key}");
+    match json {
+        true => eprintln!("{}", serde_json::json!({"idempotency_key": key.as_str()})),
+        false => {
+            eprintln!(
+                "posthaste: the idempotency key is {key}; repeat the order with --idempotency-key {key}"
+            );
+        }
+    }
     Ok(key)
 }
 

@@ -17,6 +17,8 @@ use toml::de::{DeTable, DeValue};
 /// The maximum size of the profile, in bytes. A context takes about 200 bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const NAME_CHARS_MAX: usize = 64;
+/// The first characters of every API key. A context with such a name would show a key in lists.
+const KEY_PREFIX: &str = "phk_";
 
 const HEAD: &str = "# Contexts of the posthaste client, managed by `posthaste login` and `posthaste context`.\n\
                     # Those commands rewrite this file and do not keep other comments.\n";
@@ -38,6 +40,9 @@ pub(crate) struct Profile {
 
 /// Parses the name of a context. Every valid name is a bare key in TOML.
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
+    if text.starts_with(KEY_PREFIX) {
+        return Err("this looks like an API key: pass it with --key, a prompt or stdin".to_owned());
+    }
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if (1..=NAME_CHARS_MAX).contains(&text.len()) && text.bytes().all(is_allowed) {
         return Ok(text.to_owned());
@@ -62,7 +67,15 @@ impl Profile {
         let failed =
             |error: std::io::Error| Failure::Local(format!("cannot read {}: {error}", path.display()));
         let metadata = match std::fs::metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::empty(path)),
+            Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
+                return Ok(Self::empty(path));
+            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Err(Failure::Local(format!(
+                    "cannot read {}: {error}; set XDG_CONFIG_HOME to a directory of this user, or pass --url and --key",
+                    path.display()
+                )));
+            }
             metadata => metadata.map_err(failed)?,
         };
         // Opening a pipe would block.
@@ -155,8 +168,8 @@ impl Profile {
     /// # Errors
     ///
     /// Returns a usage error that lists the known names if there is no such context.
-    pub(super) fn context(mut self, name: &str) -> Result<Context, Failure> {
-        self.contexts.remove(name).ok_or_else(|| self.unknown(name))
+    pub(super) fn context(&self, name: &str) -> Result<&Context, Failure> {
+        self.contexts.get(name).ok_or_else(|| self.unknown(name))
     }
 
     pub(super) fn unknown(&self, name: &str) -> Failure {
@@ -165,24 +178,32 @@ impl Profile {
         Failure::Usage(format!("there is no context {name:?}; known contexts: {known}"))
     }
 
-    pub(super) fn current_context(mut self) -> Option<Context> {
-        let name = self.current?;
-        self.contexts.remove(&name)
+    pub(super) fn current_context(&self) -> Option<&Context> {
+        self.contexts.get(self.current.as_ref()?)
     }
 
-    /// Writes the profile with mode 0600. Creates its directory with mode 0700 if necessary.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be written, or if there is no home directory.
-    pub(super) fn save(&self) -> Result<(), Failure> {
-        let Some(directory) = self.path.parent().filter(|directory| directory.is_absolute()) else {
+    /// Changes the current user's profile. The directory is locked while the file is read and written, so that changes
+    /// of other processes are not lost.
+    pub(super) fn update(change: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Result<Self, Failure> {
+        let path = path(|name| std::env::var_os(name)).unwrap_or_default();
+        let Some(directory) = path.parent().filter(|directory| directory.is_absolute()) else {
             return Err(Failure::Local(
                 "there is no directory for the client profile: set XDG_CONFIG_HOME or HOME".to_owned(),
             ));
         };
-        let written =
-            private_file::create_dir(directory).and_then(|()| private_file::write(&self.path, &self.text()));
+        private_file::create_dir(directory).map_err(|error| Failure::Local(format!("{error:#}")))?;
+        let lock = File::open(directory).and_then(|directory| directory.lock().map(|()| directory));
+        let failed = |error| Failure::Local(format!("cannot lock {}: {error}", directory.display()));
+        let _lock = lock.map_err(failed)?;
+        let mut profile = Self::load(path.clone())?;
+        change(&mut profile)?;
+        profile.save()?;
+        Ok(profile)
+    }
+
+    /// Writes the profile with mode 0600.
+    fn save(&self) -> Result<(), Failure> {
+        let written = private_file::write(&self.path, &self.text());
         written.map_err(|error| Failure::Local(format!("{error:#}")))
     }
 
@@ -269,7 +290,7 @@ mod tests {
     #[test]
     fn names_are_bare_keys() {
         assert_eq!(parse_name("prod_1-a").as_deref(), Ok("prod_1-a"));
-        for name in ["", "a b", "a.b", "é", "\"", &"a".repeat(65)] {
+        for name in ["", "a b", "a.b", "é", "\"", "phk_x", &"a".repeat(65)] {
             assert!(parse_name(name).is_err(), "{name}");
         }
     }

@@ -92,30 +92,35 @@ impl Reach {
         ApiClient::new(&url, key.as_ref().map(Secret::expose))
     }
 
-    /// Resolves the URL and the key. The order of precedence is flag, environment, context, default.
+    /// Resolves the URL and the key. The order of precedence is flag, environment, context, default. A context that is
+    /// named by a flag overrides the environment.
     ///
-    /// A context's key is sent only to that context's server, and this machine's root key is never sent to a context's
-    /// server. The profile is read only if a value is missing or a context is named.
+    /// A context's key is sent only to that context's server, and this machine's root key is never sent to the server
+    /// of a context. The profile is read only if a value is missing or a context is named.
     fn resolve(
         &self,
         environment: Environment,
         profile: impl FnOnce() -> Result<Profile, Failure>,
     ) -> Result<(String, Option<Secret>), Failure> {
+        let environment = if self.context.is_some() { Environment::default() } else { environment };
         let url = self.url.clone().or(environment.url);
         let key = self.key.clone().or(environment.key);
         let name = self.context.clone().or(environment.context);
-        let context = match (name, &url, &key) {
-            (Some(name), _, _) => Some(profile()?.context(&name)?),
-            (None, Some(_), Some(_)) => None,
-            (None, None, _) | (None, _, None) => profile()?.current_context(),
+        let profile = match (&name, &url, &key) {
+            (None, Some(_), Some(_)) => return Ok((url.unwrap_or_default(), key)),
+            (Some(_), _, _) | (None, None, _) | (None, _, None) => profile()?,
+        };
+        let context = match &name {
+            Some(name) => Some(profile.context(name)?),
+            None => profile.current_context(),
         };
         let url = url
             .or_else(|| context.as_ref().map(|context| context.url.clone()))
             .unwrap_or_else(|| DEFAULT_URL.to_owned());
-        let context = context.filter(|context| is_same_server(&url, &context.url));
-        let key = key.or(match context {
-            Some(context) => Some(context.key),
-            None => environment.root_key,
+        let has_context = profile.contexts.values().any(|context| is_same_server(&url, &context.url));
+        let key = key.or_else(|| match context.filter(|context| is_same_server(&url, &context.url)) {
+            Some(context) => Some(context.key.clone()),
+            None => environment.root_key.filter(|_| !has_context),
         });
         Ok((url, key))
     }
@@ -126,10 +131,22 @@ fn is_same_server(one: &str, other: &str) -> bool {
     let origin = |url: &str| {
         let uri = url.parse::<Uri>().ok()?;
         let scheme = uri.scheme_str()?.to_owned();
+        if has_invalid_port(&uri) {
+            return None;
+        }
         let port = uri.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
         Some((scheme, uri.host()?.to_lowercase(), port))
     };
     origin(one).is_some_and(|origin_of_one| Some(origin_of_one) == origin(other))
+}
+
+/// Returns whether the URL has a port that is not a number up to 65535. [`Uri`] accepts such ports and ignores them.
+pub(super) fn has_invalid_port(uri: &Uri) -> bool {
+    let has_port = uri.authority().is_some_and(|authority| {
+        let host_start = authority.as_str().rfind('@').map_or(0, |at| at + 1);
+        authority.as_str().len() > host_start + authority.host().len()
+    });
+    has_port && uri.port_u16().is_none()
 }
 
 /// Defines no flags: the caller of [`Reach::server_args`] defines them once per command, and clap propagates their
@@ -208,9 +225,14 @@ mod tests {
             (["", "", ""], ["http://env", "env", ""], "", PROFILE, "http://env env"),
             (["http://flag", "flag", ""], ["http://env", "env", "b"], "", PROFILE, "http://flag flag"),
             (["", "flag", ""], ["", "env", ""], "root", PROFILE, "https://a.example flag"),
+            // A context that is named by a flag overrides the server of the environment.
+            (["", "", "b"], ["http://env", "env", ""], "root", PROFILE, "https://b.example key-b"),
+            (["", "", "b"], ["", "env", ""], "", PROFILE, "https://b.example key-b"),
             // A context's key is not sent to another server, and the root key is not sent to a context's server.
             (["http://flag", "", ""], ["", "", ""], "", PROFILE, "http://flag none"),
             (["http://flag", "", ""], ["", "", ""], "root", PROFILE, "http://flag root"),
+            (["https://b.example", "", ""], ["", "", ""], "root", PROFILE, "https://b.example none"),
+            (["https://a.example:99999", "", ""], ["", "", ""], "", PROFILE, "https://a.example:99999 none"),
             (["https://A.example:443/x", "", ""], ["", "", ""], "", PROFILE, "https://A.example:443/x key-a"),
             (["http://a.example", "", ""], ["", "", ""], "", PROFILE, "http://a.example none"),
             (["", "", ""], ["", "", ""], "root", PROFILE, "https://a.example key-a"),

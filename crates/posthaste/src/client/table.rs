@@ -119,7 +119,7 @@ pub(super) fn cell(value: &Value) -> String {
 }
 
 /// Replaces characters that could manipulate the terminal with U+FFFD.
-fn visible(text: &str) -> String {
+pub(super) fn visible(text: &str) -> String {
     let is_hidden = |char: char| char.is_control() || is_bidi_control(char);
     text.chars().map(|char| if is_hidden(char) { '\u{fffd}' } else { char }).collect()
 }

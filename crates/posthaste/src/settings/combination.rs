@@ -50,7 +50,7 @@ fn cleaner_and_lease(values: &Values) -> Option<Problem> {
 
 fn request_and_stuck(values: &Values) -> Option<Problem> {
     let fits = values.get(&t::REQUEST_TIMEOUT)?.saturating_add(REPORT_TIME) <= stuck_threshold(values)?;
-    let why = "a request must time out at least 5s before its order counts as stuck (in minutes)";
+    let why = "a request must time out at least 5s before its order counts as stuck";
     (!fits).then(|| conflict(values, &t::REQUEST_TIMEOUT, &t::OUTBOX_STUCK_THRESHOLD_MIN, why))
 }
 

@@ -13,8 +13,14 @@ const PREFIXES: [&str; 2] = ["POSTHASTE_", "OUTBOX_"];
 const CONFIG: &str = "POSTHASTE_CONFIG";
 
 /// Variables that are not server settings: they are used by client commands and tests.
-const OTHERS: [&str; 5] =
-    ["POSTHASTE_SEED", "POSTHASTE_BLESS", "POSTHASTE_URL", "POSTHASTE_KEY", "POSTHASTE_CONTEXT"];
+const OTHERS: [&str; 6] = [
+    "POSTHASTE_SEED",
+    "POSTHASTE_BLESS",
+    "POSTHASTE_URL",
+    "POSTHASTE_KEY",
+    "POSTHASTE_CONTEXT",
+    "POSTHASTE_BENCH_DATABASE_URL",
+];
 const TEST_PREFIX: &str = "POSTHASTE_TEST_";
 
 pub(super) struct Found {

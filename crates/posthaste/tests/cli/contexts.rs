@@ -127,7 +127,10 @@ fn precedence_is_flag_environment_context() {
     is_from(user.run_with(&["event", "list"], &server, ""), "second");
     let flags = ["event", "list", "--url", &dev.url, "--key", &dev.key];
     is_from(user.run_with(&flags, &server, ""), "first");
-    // A context's key is not sent to another server.
+    // A context that is named by a flag overrides the server of the environment.
+    is_from(user.run_with(&["event", "list", "--context", "first"], &server, ""), "first");
+    // A context's key is not sent to another server, and an invalid port is not replaced by the default.
+    user.run(&["event", "list", "--url", "http://127.0.0.1:99999", "--key", "k"]).expect(2);
     let ran = user.run(&["event", "list", "--url", &other.url]).expect(1);
     assert!(ran.stderr.contains("POSTHASTE_KEY"), "{ran:?}");
 }
@@ -156,7 +159,8 @@ fn contexts_are_selected_and_removed() {
     let text = std::fs::read_to_string(user.file()).expect("a file");
     assert!(text.contains("key-of-b") && !text.contains("key-of-a"), "{text}");
     assert_eq!(mode(&user.file()), 0o600);
-    user.run(&["logout"]).expect(0);
+    user.run_with(&["logout"], &[("POSTHASTE_CONTEXT", "a")], "").expect(2);
+    user.run_with(&["logout"], &[("POSTHASTE_CONTEXT", "b")], "").expect(0);
     let text = std::fs::read_to_string(user.file()).expect("a file");
     assert!(!text.contains("key-of"), "{text}");
     assert!(user.run(&["context", "list"]).expect(0).stdout.starts_with("no contexts"));
@@ -191,6 +195,29 @@ fn insecure_and_invalid_profiles_are_refused() {
     assert!(user.run(&["event", "list"]).expect(1).stderr.contains("is larger than"));
     std::fs::write(user.file(), b"\xff").expect("a file");
     assert!(user.run(&["event", "list"]).expect(1).stderr.contains("cannot read"));
+}
+
+#[test]
+fn concurrent_logins_are_all_stored() {
+    const LOGINS: usize = 8;
+    let data = folder();
+    let (dev, user) = (Dev::start(&data), User::new());
+    std::thread::scope(|scope| {
+        for number in 0..LOGINS {
+            let (user, url, key) = (&user, dev.url.as_str(), format!("{}\n", dev.key));
+            scope.spawn(move || {
+                user.run_with(&["login", &format!("c{number}"), "--url", url], &[], &key).expect(0);
+            });
+        }
+    });
+    let text = std::fs::read_to_string(user.file()).expect("a file");
+    assert_eq!(text.matches("[contexts.c").count(), LOGINS, "{text}");
+}
+
+#[test]
+fn home_that_is_not_a_directory_is_no_profile() {
+    let ran = run(&["event", "list", "--url", "http://127.0.0.1:1"], &[("HOME", "/dev/null")], "");
+    assert!(ran.expect(3).stderr.contains("127.0.0.1:1"));
 }
 
 #[test]

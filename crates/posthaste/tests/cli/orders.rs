@@ -16,7 +16,10 @@ fn orders_are_sent_listed_and_shown() {
     let ran = dev.run(&[&flags[..], &["--json"]].concat()).expect(0);
     let made: Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let key = made["idempotency_key"].as_str().expect("a key");
-    assert!(ran.stderr.contains(&format!("--idempotency-key {key}")), "{ran:?}");
+    let printed: Value = serde_json::from_str(&ran.stderr).expect("one line of JSON");
+    assert_eq!(printed["idempotency_key"], key);
+    let ran = run(&flags, &[("POSTHASTE_URL", "http://127.0.0.1:1")], "").expect(3);
+    assert!(ran.stderr.contains("repeat the order with --idempotency-key "), "{ran:?}");
 
     // The same order from a file, with the same key, is a duplicate.
     let file = folder.path().join("order.json");

@@ -250,9 +250,10 @@ impl ValidationErrors {
 impl From<&StoreError> for Problem {
     fn from(error: &StoreError) -> Self {
         let (kind, detail) = match error {
+            // An idempotent call whose outcome is unknown is reported like this too, so the text promises nothing.
             StoreError::Unavailable { doing, .. } => (
                 ProblemKind::StoreUnavailable,
-                format!("the database cannot be reached while {doing}: nothing was changed, try again"),
+                format!("the database cannot be reached while {doing}: send the same request again"),
             ),
             StoreError::Busy { doing, .. } => (
                 ProblemKind::StoreBusy,

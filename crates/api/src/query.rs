@@ -1,7 +1,7 @@
 //! Parses query parameters and cursors, and creates JSON responses. A cursor is opaque to clients. It contains the name
 //! of its list and the last returned id, so it stays valid while rows are inserted.
 
-use crate::problem::{Problem, ProblemKind, ValidationErrors};
+use crate::problem::{Problem, ValidationErrors};
 use crate::values::{Parameter, described, number_schema, string_schema};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -36,8 +36,7 @@ pub(crate) fn parameters(text: &[u8]) -> Result<Vec<(String, String)>, Problem> 
     let pairs = pairs.collect();
     if decoded.next().is_some() {
         let detail = format!("there are too many parameters: send at most {PARAMETERS_MAX}");
-        let problem = Problem::of(ProblemKind::ValidationFailed, detail);
-        return Err(Problem { field: Some("parameters".to_owned()), ..problem });
+        return Err(Problem::invalid_parameter("parameters", detail));
     }
     Ok(pairs)
 }

@@ -126,6 +126,8 @@ pub fn is_suspect_after(last_error: Option<&ErrorCode>) -> bool {
 pub const REPORT_TIME: Duration = Duration::from_secs(5);
 /// The minimum timeout of a subscription. A TLS handshake over a slow network takes most of this time.
 pub const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+/// The maximum timeout of a request, regardless of settings.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
 
 /// The server's default request timeout, and the lease duration, which limits the timeouts of subscriptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +138,7 @@ pub struct RequestTimeouts {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "timeout must be a duration from {} to {} (5s less than POSTHASTE_LEASE), such as 30s",
+    "timeout must be a duration from {} to {} (5s less than POSTHASTE_LEASE, at most 1h), such as 30s",
     duration::format(TIMEOUT_MIN),
     duration::format(*max)
 )]
@@ -146,7 +148,7 @@ pub struct TimeoutError {
 
 impl RequestTimeouts {
     fn max(&self) -> Duration {
-        self.lease.saturating_sub(REPORT_TIME)
+        self.lease.saturating_sub(REPORT_TIME).min(TIMEOUT_MAX)
     }
 
     /// Parses the timeout of a subscription and checks its range.
@@ -223,7 +225,7 @@ mod tests {
         let error = TIMEOUTS.parse("2m").expect_err("too long").to_string();
         assert_eq!(
             error,
-            "timeout must be a duration from 1s to 55s (5s less than POSTHASTE_LEASE), such as 30s"
+            "timeout must be a duration from 1s to 55s (5s less than POSTHASTE_LEASE, at most 1h), such as 30s"
         );
     }
 
@@ -234,5 +236,7 @@ mod tests {
         assert_eq!(TIMEOUTS.of(None), Duration::from_secs(15));
         let shorter = RequestTimeouts { lease: Duration::from_secs(30), ..TIMEOUTS };
         assert_eq!(shorter.of(stored), Duration::from_secs(25));
+        let day = RequestTimeouts { lease: Duration::from_secs(86_400), ..TIMEOUTS };
+        assert_eq!((day.parse("1h").ok(), day.parse("61m").ok()), (Some(TIMEOUT_MAX), None));
     }
 }

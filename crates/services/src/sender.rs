@@ -22,6 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use posthaste_core::Timestamp;
+use posthaste_core::job::TIMEOUT_MAX;
 use posthaste_core::outcome::{AttemptOutcome, Failure, classify};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
@@ -39,9 +40,6 @@ pub use trust::{Trust, TrustError};
 
 /// The default time limit for a whole exchange.
 pub const DEADLINE: Duration = Duration::from_secs(15);
-
-/// The upper bound for the deadline, regardless of settings.
-const DEADLINE_MAX: Duration = Duration::from_secs(3600);
 
 /// A POST request.
 #[derive(Clone)]
@@ -121,7 +119,7 @@ impl Sender {
     /// with the monotonic clock.
     pub async fn send(&self, to: &Destination, post: Post, now: Timestamp) -> Exchange {
         let started = Instant::now();
-        let until = started + post.deadline.min(DEADLINE_MAX);
+        let until = started + post.deadline.min(TIMEOUT_MAX);
         let mut progress = Progress::default();
         let exchange = self.exchange(to, post, until, &mut progress);
         let result = timeout_at(until, exchange).await.unwrap_or(Err(Failure::Timeout));

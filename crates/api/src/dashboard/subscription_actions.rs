@@ -36,7 +36,7 @@ pub(crate) async fn create<S: Stores>(
     Extension(by): Extension<Actor>,
     Extension(form): Extension<Form>,
 ) -> Shown {
-    let body = body_of(&form, true);
+    let body = body_of(&form, None);
     match subscriptions::make(&api, by, Fields::parse(&body)?).await {
         Ok(created) => {
             let text = "Created. Copy the secret, then verify the URL: nothing is sent until it is verified.";

@@ -82,16 +82,19 @@ impl FormFields {
 }
 
 /// Returns the JSON body of the corresponding API call. Empty fields become null, which the API treats as absent. In a
-/// change, an empty required field stays an empty string, so that the API rejects it.
-pub(super) fn body_of(form: &Form, is_new: bool) -> String {
+/// change of `current`, an empty required field stays an empty string, so that the API rejects it, and fields that were
+/// not changed are left out, so that a stored value that is no longer accepted does not prevent the change.
+pub(super) fn body_of(form: &Form, current: Option<&FormFields>) -> String {
     let value = |(name, kind): (&str, Kind)| {
         let text = form.get(name).trim();
         let number = text.parse::<i64>().ok().filter(|_| kind == Kind::Number);
-        let is_left_out = text.is_empty() && (is_new || kind != Kind::RequiredText);
+        let is_left_out = text.is_empty() && (current.is_none() || kind != Kind::RequiredText);
         let text = if is_left_out { Value::Null } else { text.into() };
         (name.to_owned(), number.map_or(text, Value::from))
     };
-    Value::Object(FIELDS.into_iter().map(value).collect()).to_string()
+    let is_changed =
+        |(name, _): &(&str, Kind)| current.is_none_or(|current| current.get(name) != form.get(name).trim());
+    Value::Object(FIELDS.into_iter().filter(is_changed).map(value).collect()).to_string()
 }
 
 #[derive(Debug, Template)]
@@ -134,7 +137,7 @@ pub(crate) async fn change<S: Stores>(
         );
         return Err(Problem::conflict(detail).into());
     }
-    let body = body_of(&form, false);
+    let body = body_of(&form, Some(&FormFields::of_subscription(&current)));
     match subscriptions::change(&api, by, id, Fields::parse(&body)?).await {
         Ok(changed) => {
             let text = if current.verified && !changed.verified {

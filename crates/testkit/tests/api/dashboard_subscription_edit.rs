@@ -70,6 +70,14 @@ pub(crate) async fn a_subscription_is_edited<S: Stores>(api: &TestApi<S>) {
     let after = api.get(&call).expect(200).await;
     assert!(after["description"].is_null() && after["max_retry_limit"].is_null(), "{after}");
 
+    // A stored timeout that is longer than the lease allows now does not prevent other changes.
+    api.h.direct.force("UPDATE subscriptions SET timeout_ms = 90000").await;
+    let html = visitor.page(&form, 200).await;
+    has(&html, &["value=\"90s\""]);
+    let changed = visitor.press(&form, &fields(&html, &[("description", "the other shop")])).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    let after = api.get(&call).expect(200).await;
+
     let html = visitor.page(&form, 200).await;
     for (field, value, detail) in [
         ("event_type", "a b", "event_type"),

@@ -8,8 +8,8 @@
 -- Measured with 300,000 finished sagas and 32 subscriptions with 16 due sagas each: 2 buffers and 3 µs per saga.
 SELECT g.id, g.event_id, quota.subscription_id, waiting.status::text, g.attempt_count, g.next_attempt_at,
     g.final_error_code, g.current_job_id, s.max_retry_limit
-FROM unnest((SELECT $1::bigint[]), (SELECT $2::integer[]), (SELECT $3::timestamptz[])) AS quota
-    (subscription_id, jobs_max, due_from)
+FROM unnest((SELECT $1::bigint[]), (SELECT $2::integer[]), (SELECT $3::timestamptz[]))
+    AS quota (subscription_id, jobs_max, due_from)
 CROSS JOIN LATERAL (
     SELECT s.max_retry_limit FROM posthaste.subscriptions s
     WHERE s.id = quota.subscription_id AND s.active AND s.verified AND s.deleted_at IS NULL

@@ -63,7 +63,7 @@ async fn check(name: &str, recovery: Recovery) {
     let doubtful = "SELECT count(*) FROM outbox_orders WHERE status = 'dead' AND maybe_executed";
     assert_eq!((direct.number(doubtful).await, broker.executions()), (0, BEFORE));
     for member in &fleet.members {
-        let says_so = |line: &LogLine| line.level == "ERROR" && line.message.contains("is paused");
+        let says_so = |line: &LogLine| line.level == "ERROR" && line.message.contains("broker lane paused");
         assert!(member.process.logs(says_so, PATIENCE).await, "{:#?}", member.process.lines());
     }
 

@@ -120,20 +120,20 @@ impl Soak {
     /// Waits until `expected` requests have arrived, or none has arrived for [`STANDSTILL_MAX`].
     async fn wait_for(&self, expected: usize) {
         let began = Instant::now();
-        let (mut seen, mut moved, mut told, mut told_seen) = (0, began, began, 0);
+        let (mut seen, mut moved, mut reported_at, mut reported_seen) = (0, began, began, 0);
         while seen < expected && moved.elapsed() < STANDSTILL_MAX {
             tokio::time::sleep(POLL_INTERVAL).await;
             let requests = self.requests();
             if requests > seen {
                 (seen, moved) = (requests, Instant::now());
             }
-            if told.elapsed() >= REPORT_INTERVAL {
-                let rate = (seen - told_seen) as f64 / told.elapsed().as_secs_f64();
+            if reported_at.elapsed() >= REPORT_INTERVAL {
+                let rate = (seen - reported_seen) as f64 / reported_at.elapsed().as_secs_f64();
                 println!(
                     "{:4} s: {seen} of {expected} delivered, {rate:.0} per second",
                     began.elapsed().as_secs()
                 );
-                (told, told_seen) = (Instant::now(), seen);
+                (reported_at, reported_seen) = (Instant::now(), seen);
             }
         }
     }

@@ -17,9 +17,9 @@ fn event_is_explained_and_working_system_is_healthy() {
     let dev = Dev::start(&folder);
     dev.run(&["event", "send", "demo.hello", "--payload", "1"]).expect(0);
     dev.json_until(&["delivery", "list", "--event", "1"], crate::is_completed);
-    let told = dev.run(&["explain", "1"]).expect(0).stdout;
+    let output = dev.run(&["explain", "1"]).expect(0).stdout;
     for words in ["demo.hello", "routed to 1 subscription; 0 others", "Completed, delivered with 1 attempt"] {
-        assert!(told.contains(words), "{words} in {told}");
+        assert!(output.contains(words), "{words} in {output}");
     }
     assert_eq!(dev.json(&["explain", "1"])["deliveries"][0]["attempts"][0]["response_status"], 200);
     let unknown = dev.run(&["explain", "99"]).expect(4);
@@ -41,10 +41,10 @@ fn event_is_explained_and_working_system_is_healthy() {
         }
         assert!(Instant::now() < until, "{diagnosis:#}");
     }
-    let told = dev.run(&["doctor", "--recent"]).expect(0).stdout;
+    let output = dev.run(&["doctor", "--recent"]).expect(0).stdout;
     for words in ["ok       conservation", "warning  settings", "POSTHASTE_ALLOW_HTTP", "healthy: 0 problems"]
     {
-        assert!(told.contains(words), "{words} in {told}");
+        assert!(output.contains(words), "{words} in {output}");
     }
 }
 
@@ -58,11 +58,11 @@ fn stats_and_system_are_shown() {
             stats["totals"]["events_accepted"] == 1 && !stats["waiting"].is_null()
         });
         assert_eq!(stats["window"], window);
-        let told = dev.run(&["stats", "--window", window]).expect(0).stdout;
+        let output = dev.run(&["stats", "--window", window]).expect(0).stdout;
         for words in
             ["broker lane", "success rate", "p99", "events_accepted", "BACKLOG", "held: 0, stuck attempts: 0"]
         {
-            assert!(told.contains(words), "{words} in {told}");
+            assert!(output.contains(words), "{words} in {output}");
         }
     }
     dev.run(&["stats", "--window", "7d"]).expect(2);
@@ -70,9 +70,9 @@ fn stats_and_system_are_shown() {
     dev.json_until(&["system"], |system| {
         system["processes"].as_array().is_some_and(|processes| processes.iter().any(is_router))
     });
-    let told = dev.run(&["system"]).expect(0).stdout;
+    let output = dev.run(&["system"]).expect(0).stdout;
     for words in ["database       sqlite 3.", " MiB", "PROCESS", "  router "] {
-        assert!(told.contains(words), "{words} in {told}");
+        assert!(output.contains(words), "{words} in {output}");
     }
 }
 
@@ -81,11 +81,11 @@ fn changes_by_people_are_listed() {
     let folder = crate::folder();
     let dev = Dev::start(&folder);
     dev.run(&["key", "create", "ann", "viewer"]).expect(0);
-    let told = dev.run(&["audit", "list", "--action", "key_created"]).expect(0).stdout;
+    let output = dev.run(&["audit", "list", "--action", "key_created"]).expect(0).stdout;
     for words in
         ["ADDRESS", "root", "127.0.0.1", "key_created", "keys/1", r#"{"name":"ann","role":"viewer"}"#]
     {
-        assert!(told.contains(words), "{words} in {told}");
+        assert!(output.contains(words), "{words} in {output}");
     }
     let listed = dev.json(&["audit", "list", "--limit", "1"]);
     assert_eq!(listed["items"][0]["after"], json!({"name": "ann", "role": "viewer"}));
@@ -104,9 +104,9 @@ fn event_without_matches_counts_as_routed() {
     let folder = crate::folder();
     let dev = Dev::start(&folder);
     dev.run(&["event", "send", "nobody.listens", "--payload", "1"]).expect(0);
-    dev.json_until(&["explain", "1"], |told| told["routed"] == true);
-    let told = dev.run(&["explain", "1"]).expect(0).stdout;
-    assert!(told.lines().any(|line| line == "routed       yes, time unknown"), "{told}");
+    dev.json_until(&["explain", "1"], |output| output["routed"] == true);
+    let output = dev.run(&["explain", "1"]).expect(0).stdout;
+    assert!(output.lines().any(|line| line == "routed       yes, time unknown"), "{output}");
 }
 
 /// Starts a server that responds to consecutive requests with the given bodies.
@@ -148,7 +148,7 @@ async fn unreadable_response_fails_every_command() {
         &["system"],
         &["doctor"],
     ];
-    for (body, told) in [
+    for (body, message) in [
         (deep.as_str(), "nested deeper than 136 levels"),
         (bottomless.as_str(), "nested deeper than 136 levels"),
         ("<html>", "not JSON"),
@@ -157,7 +157,7 @@ async fn unreadable_response_fails_every_command() {
         for command in commands {
             let ran = run_against(vec![body.to_owned()], command).await.expect(1);
             assert!(
-                ran.stderr.contains(told) && ran.stderr.contains("POSTHASTE_URL"),
+                ran.stderr.contains(message) && ran.stderr.contains("POSTHASTE_URL"),
                 "{command:?}: {ran:?}"
             );
             assert_eq!(ran.stdout, "", "{command:?}");

@@ -48,7 +48,7 @@ async fn entries<S: Stores>(h: &Harness<S>) -> Vec<OperatorAuditEntry> {
 }
 
 /// Returns the action, the object, and the values before and after the change.
-fn told(entry: &OperatorAuditEntry) -> (&str, &str, Value, Value) {
+fn summary(entry: &OperatorAuditEntry) -> (&str, &str, Value, Value) {
     let json = |text: Option<&posthaste_core::json::JsonText>| {
         text.map_or(Value::Null, |text| serde_json::from_str(text.as_str()).expect("JSON"))
     };
@@ -114,7 +114,7 @@ pub async fn every_change_is_audited<S: Stores>(h: &Harness<S>) {
         ("signed_in", "dashboard", Value::Null, Value::Null),
         ("sign_in_failed", "dashboard", Value::Null, json!({"count": 300})),
     ];
-    assert_eq!(found.iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(found.iter().map(summary).collect::<Vec<_>>(), expected);
     for entry in &found {
         assert_eq!(entry.client_address.as_deref(), Some("192.0.2.7"), "{entry:?}");
         let by = if entry.action == "sign_in_failed" { (None, None) } else { (Some(7), Some("ann")) };

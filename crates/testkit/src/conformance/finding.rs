@@ -259,14 +259,14 @@ pub async fn subscription_health_sums_all_reports<S: Stores>(h: &Harness<S>) {
     let insight = h.store.insight();
     let asked = vec![idle, one];
     let found = h.sure(async || insight.subscription_health(asked.clone(), 100, later).await).await;
-    let told =
+    let reported =
         SubscriptionHealth { subscription_id: one, waiting: 1, in_flight: 2, attempts: expected.clone() };
-    assert_eq!(found, [SubscriptionHealth::unknown(idle), told.clone()]);
+    assert_eq!(found, [SubscriptionHealth::unknown(idle), reported.clone()]);
     expected.add(&attempts);
     let found = h.sure(async || insight.subscription_health(asked.clone(), 1, earlier).await).await;
     assert_eq!(
         found[1],
-        SubscriptionHealth { in_flight: 1, attempts: expected, ..told },
+        SubscriptionHealth { in_flight: 1, attempts: expected, ..reported },
         "counts stop at the requested maximum"
     );
     let nobody = h.sure(async || insight.subscription_health(Vec::new(), 1, T0).await).await;

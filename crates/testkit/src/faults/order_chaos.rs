@@ -100,7 +100,7 @@ impl Scene {
         self.trouble.await.expect("the trouble");
         let settled = self.operator.settle().await;
         let evidence = Evidence {
-            told: submitted.told,
+            responses: submitted.responses,
             books: self.broker.books(),
             request_timeout: REQUEST_TIMEOUT,
             ..Evidence::default()
@@ -203,7 +203,8 @@ impl OrderChaosReport {
         let evidence = &self.evidence;
         let ended = |status| evidence.orders.iter().filter(|order| order.status == status).count();
         let doubtful = |order: &&evidence::OrderRow| order.status == "dead" && order.maybe_executed;
-        let submissions: usize = evidence.told.values().map(|told| told.new + told.same).sum();
+        let submissions: usize =
+            evidence.responses.values().map(|responses| responses.new + responses.same).sum();
         let rewound = |row: &&evidence::AuditRow| {
             row.from.as_deref() == Some("sending") && row.to == "queued" && row.last_error.is_some()
         };

@@ -53,10 +53,10 @@ pub(crate) async fn dead_letters_are_requeued_by_filter<S: Stores>(api: &TestApi
     ] {
         let mut dry = filter.clone();
         dry["dry_run"] = true.into();
-        let told = requeue(dry.to_string()).await;
+        let response = requeue(dry.to_string()).await;
         let ids: Vec<i64> = ids.into_iter().map(|id| id.get()).collect();
         assert_eq!(
-            (&told["matched"], &told["requeued"], &told["ids"]),
+            (&response["matched"], &response["requeued"], &response["ids"]),
             (&ids.len().into(), &0.into(), &json!(ids)),
             "{filter}"
         );
@@ -72,18 +72,18 @@ pub(crate) async fn dead_letters_are_requeued_by_filter<S: Stores>(api: &TestApi
         assert_eq!(listed["items"].as_array().map(Vec::len), Some(ids.len()), "{filter}");
     }
     assert_eq!(api.count("webhook_delivery_sagas").await, 2);
-    let told = requeue(json!({ "event_type": "a" }).to_string()).await;
+    let response = requeue(json!({ "event_type": "a" }).to_string()).await;
     assert_eq!(
-        (&told["requeued"], &told["ids"], &told["dry_run"]),
+        (&response["requeued"], &response["ids"], &response["dry_run"]),
         (&1.into(), &json!([first.get()]), &false.into())
     );
     // A repeated call, without a body, does not requeue dead letters again.
-    let told = api.post("/v1/dead-letters/requeue").expect(200).await;
+    let response = api.post("/v1/dead-letters/requeue").expect(200).await;
     assert_eq!(
-        (&told["matched"], &told["requeued"], &told["already_requeued"]),
+        (&response["matched"], &response["requeued"], &response["already_requeued"]),
         (&2.into(), &1.into(), &1.into())
     );
-    assert_eq!((&told["ids"], &told["next_cursor"]), (&json!([second.get()]), &json!(null)));
+    assert_eq!((&response["ids"], &response["next_cursor"]), (&json!([second.get()]), &json!(null)));
     assert_eq!(api.count("webhook_delivery_sagas").await, 4);
     for (body, field) in [
         (r#"{"subscription_id":"1"}"#, "subscription_id"),

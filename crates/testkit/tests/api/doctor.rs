@@ -193,8 +193,8 @@ pub(crate) async fn every_kind_of_damage_is_found<S: Stores>(api: &TestApi<S>) {
         api.h.direct.force(sql).await;
         let diagnosis = api.get("/v1/doctor").expect(200).await;
         let warns = |check: &Value| {
-            let told = check["found"].as_str().is_some_and(|found| found.contains(words));
-            told && check["name"] == "lane" && check["status"] == "warning" && check["to_do"].is_string()
+            let is_found = check["found"].as_str().is_some_and(|found| found.contains(words));
+            is_found && check["name"] == "lane" && check["status"] == "warning" && check["to_do"].is_string()
         };
         assert!(diagnosis["checks"].as_array().expect("checks").iter().any(warns), "{sql}: {diagnosis:#}");
         assert_eq!(diagnosis["healthy"], true);

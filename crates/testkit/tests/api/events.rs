@@ -52,8 +52,8 @@ pub(crate) async fn a_batch_is_all_or_nothing<S: Stores>(api: &TestApi<S>) {
     assert_eq!(accepted.as_array().map(Vec::len), Some(2));
     // The response keeps the order of a mix of new and known events.
     let mixed = api.post("/v1/events").json(format!("[{}]", events(&[3, 1, 4]))).expect(202).await;
-    let told: Vec<bool> = (0..3).map(|index| mixed[index]["duplicate"] == true).collect();
-    assert_eq!(told, [false, true, false]);
+    let duplicates: Vec<bool> = (0..3).map(|index| mixed[index]["duplicate"] == true).collect();
+    assert_eq!(duplicates, [false, true, false]);
     assert_eq!(mixed[1]["id"], accepted[0]["id"]);
     api.post("/v1/events").json(format!("[{}]", events(&[2, 3]))).expect(200).await;
     assert_eq!(api.count("events").await, 4);

@@ -43,13 +43,13 @@ pub(crate) async fn every_reason_is_explained<S: Stores>(api: &TestApi<S>) {
     api.h.direct.force(&format!("{changed_late} WHERE subscription_id = {late}")).await;
     api.clock.set(at(2 * HOUR_S));
 
-    let told = api.get(&path).expect(200).await;
-    assert_eq!((&told["routed"], &told["truncated"]), (&true.into(), &false.into()), "{told}");
-    let deliveries = told["deliveries"].as_array().expect("deliveries");
-    assert_eq!(deliveries.len(), 1, "{told}");
+    let explained = api.get(&path).expect(200).await;
+    assert_eq!((&explained["routed"], &explained["truncated"]), (&true.into(), &false.into()), "{explained}");
+    let deliveries = explained["deliveries"].as_array().expect("deliveries");
+    assert_eq!(deliveries.len(), 1, "{explained}");
     assert_eq!(deliveries[0]["subscription_id"], matched.get());
     let reason = |id: posthaste_core::SubscriptionId| {
-        let all = told["unmatched"].as_array().expect("the others");
+        let all = explained["unmatched"].as_array().expect("the others");
         all.iter().find(|one| one["subscription_id"] == id.get()).map(|one| one["reason"].clone())
     };
     for (id, expected) in [
@@ -60,9 +60,9 @@ pub(crate) async fn every_reason_is_explained<S: Stores>(api: &TestApi<S>) {
         (unsure, "changed_meanwhile"),
         (late, "created_later"),
     ] {
-        assert_eq!(reason(id), Some(expected.into()), "{told}");
+        assert_eq!(reason(id), Some(expected.into()), "{explained}");
     }
-    let all = told["unmatched"].as_array().expect("the others");
+    let all = explained["unmatched"].as_array().expect("the others");
     let unsure = all.iter().find(|one| one["subscription_id"] == unsure.get()).expect("the one that changed");
     let sentence = "it was paused at 2027-01-15T09:00:05.000000Z, about when the event was routed";
     assert_eq!(unsure["told"], sentence);
@@ -73,9 +73,9 @@ pub(crate) async fn every_reason_is_explained<S: Stores>(api: &TestApi<S>) {
 pub(crate) async fn every_delivery_state_is_explained<S: Stores>(api: &TestApi<S>) {
     let (_, saga, letter) = api.h.dead_letter("d").await;
     let again = api.post(&format!("/v1/dead-letters/{letter}/requeue")).expect(201).await;
-    let told = api.get("/v1/events/1/explain").expect(200).await;
-    let deliveries = told["deliveries"].as_array().expect("deliveries");
-    assert_eq!(deliveries.len(), 2, "{told}");
+    let explained = api.get("/v1/events/1/explain").expect(200).await;
+    let deliveries = explained["deliveries"].as_array().expect("deliveries");
+    assert_eq!(deliveries.len(), 2, "{explained}");
     let (dead, fresh) = (&deliveries[0], &deliveries[1]);
     assert_eq!((&dead["saga_id"], &dead["status"]), (&saga.get().into(), &"DeadLettered".into()));
     assert_eq!((&dead["dead_letter_id"], &dead["requeued_as"]), (&letter.get().into(), &again["saga_id"]));
@@ -91,7 +91,7 @@ pub(crate) async fn every_delivery_state_is_explained<S: Stores>(api: &TestApi<S
     let event = api.h.publish("a", 1).await[0];
     api.h.route_all(at(0)).await;
     api.h.fail_attempts(one, at(0)).await;
-    let told = api.get(&format!("/v1/events/{event}/explain")).expect(200).await;
-    let retried = told["deliveries"][0]["told"].as_str().expect("a sentence");
+    let explained = api.get(&format!("/v1/events/{event}/explain")).expect(200).await;
+    let retried = explained["deliveries"][0]["told"].as_str().expect("a sentence");
     assert!(retried.contains("HTTP_500") && retried.contains("2027-01-15T08:00:30"), "{retried}");
 }

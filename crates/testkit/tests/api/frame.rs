@@ -29,8 +29,8 @@ pub(crate) async fn every_failure_is_a_problem<S: Stores>(api: &TestApi<S>) {
         let answer = api.call("PUT", path).send().await;
         assert_eq!(answer.status, 405, "{path}");
         assert_eq!(answer.header("content-type"), "application/problem+json");
-        let told = answer.json()["detail"].as_str().expect("a detail").to_owned();
-        assert_eq!(told, format!("this path does not support the method: use {methods}"), "{path}");
+        let detail = answer.json()["detail"].as_str().expect("a detail").to_owned();
+        assert_eq!(detail, format!("this path does not support the method: use {methods}"), "{path}");
         let mut allowed: Vec<&str> = answer.header("allow").split(',').collect();
         let mut named: Vec<&str> = methods.split(", ").collect();
         allowed.sort_unstable();

@@ -188,12 +188,12 @@ pub(crate) async fn responses_match_their_schemas<S: Stores>(api: &TestApi<S>) {
     let names: Vec<&str> = parameters.iter().filter_map(|parameter| parameter["name"].as_str()).collect();
     assert_eq!(names, ["ce-specversion", "ce-type", "ce-source", "ce-id"]);
     // The checker detects mismatches.
-    for (broken, told) in [
+    for (broken, misfit) in [
         (json!({"id": 7}), ": duplicate is missing"),
         (json!({"id": "7", "duplicate": true}), ".id: \"7\" is no integer"),
         (json!({"id": 7, "duplicate": true, "more": 1}), ": more is not described"),
     ] {
-        assert_eq!(misfits(&broken, &schemas["Accepted"], &document).as_deref(), Some(told));
+        assert_eq!(misfits(&broken, &schemas["Accepted"], &document).as_deref(), Some(misfit));
     }
 }
 

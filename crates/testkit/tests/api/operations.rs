@@ -183,10 +183,11 @@ pub(crate) async fn the_system_lists_its_processes<S: Stores>(api: &TestApi<S>) 
     assert!(["sqlite", "postgresql"].contains(&engine["name"].as_str().expect("a name")), "{system}");
     assert!(engine["version"].is_string() && engine["bytes"].as_u64() > Some(10_000), "{system}");
     let processes = system["processes"].as_array().expect("processes");
-    let told: Vec<_> = processes.iter().map(|one| (&one["role"], &one["age_s"], &one["running"])).collect();
+    let reported: Vec<_> =
+        processes.iter().map(|one| (&one["role"], &one["age_s"], &one["running"])).collect();
     let (router, worker) = (Value::from("router"), Value::from("worker"));
     let expected = [(&router, &5.0.into(), &true.into()), (&worker, &60.0.into(), &false.into())];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 pub(crate) async fn requests_are_counted_by_call_and_status<S: Stores>(api: &TestApi<S>) {

@@ -341,7 +341,7 @@ pub(crate) async fn every_transition_is_audited<S: Stores>(api: &TestApi<S>) {
     let audit = api.get("/v1/orders/k/audit").expect(200).await;
     assert_eq!(audit["idempotency_key"], "k");
     let items = audit["items"].as_array().expect("items");
-    let told: Vec<[&Value; 4]> = items
+    let shown: Vec<[&Value; 4]> = items
         .iter()
         .map(|one| [&one["status_from"], &one["status_to"], &one["retry_count"], &one["last_error"]])
         .collect();
@@ -349,7 +349,7 @@ pub(crate) async fn every_transition_is_audited<S: Stores>(api: &TestApi<S>) {
     let (queued, sending, failed, sent) = (json!("queued"), json!("sending"), json!("failed"), json!("sent"));
     let (none, zero, one) = (Value::Null, json!(0), json!(1));
     assert_eq!(
-        told,
+        shown,
         [
             [&none, &queued, &zero, &none],
             [&queued, &sending, &zero, &none],

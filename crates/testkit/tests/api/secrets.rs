@@ -15,7 +15,7 @@ async fn secrets_are_never_logged_or_returned() {
 
     let api = TestApi::start(Harness::sqlite("secrets").await).await;
     let receiver = Receiver::start(|_| Answer::Status(500)).await;
-    let mut told = String::new();
+    let mut responses = String::new();
     let made = api.post("/v1/keys").json(r#"{"name":"marked","role":"ingest"}"#).expect(201).await;
     let key = made["key"].as_str().expect("a key").to_owned();
     let url = receiver.url("/hook?token=MARKER-QUERY");
@@ -39,13 +39,13 @@ async fn secrets_are_never_logged_or_returned() {
         api.get("/metrics"),
         api.get("/readyz"),
     ] {
-        told.push_str(&call.send().await.text());
+        responses.push_str(&call.send().await.text());
     }
     let logged = log.text();
     assert!(logged.contains("request completed") && logged.contains("/v1/events"), "nothing was logged");
     let hidden = [key.as_str(), ROOT_KEY, &secret, "MARKER-WRONG-KEY", "MARKER-PAYLOAD"];
     for marker in hidden {
-        assert!(!told.contains(marker), "{marker} was returned");
+        assert!(!responses.contains(marker), "{marker} was returned");
     }
     for marker in hidden.into_iter().chain(["MARKER-PATH", "MARKER-PARAMETER", "MARKER-QUERY"]) {
         let line = logged.lines().find(|line| line.contains(marker));

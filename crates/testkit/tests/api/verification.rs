@@ -73,12 +73,12 @@ pub(crate) async fn only_an_echo_verifies_and_failures_give_the_reason<S: Stores
         ("/hangs", false, None, Some("TIMEOUT"), "in time"),
     ] {
         let (subscription, secret) = subscribe(api, &receiver.url(path)).await;
-        let told = api.post(&format!("{subscription}/verify")).expect(200).await;
-        assert_eq!(told["verified"], verified, "{path}: {told}");
-        assert_eq!(told["response_status"], status.map_or(Value::Null, Value::from), "{path}");
-        assert_eq!(told["error_code"], code.map_or(Value::Null, Value::from), "{path}");
-        let why = told["reason"].as_str().unwrap_or_default();
-        assert!(why.contains(reason) && why.is_empty() == verified, "{path}: {told}");
+        let outcome = api.post(&format!("{subscription}/verify")).expect(200).await;
+        assert_eq!(outcome["verified"], verified, "{path}: {outcome}");
+        assert_eq!(outcome["response_status"], status.map_or(Value::Null, Value::from), "{path}");
+        assert_eq!(outcome["error_code"], code.map_or(Value::Null, Value::from), "{path}");
+        let why = outcome["reason"].as_str().unwrap_or_default();
+        assert!(why.contains(reason) && why.is_empty() == verified, "{path}: {outcome}");
         assert_eq!(api.get(&subscription).expect(200).await["verified"], verified, "{path}");
         let received = receiver.received().pop().expect("a challenge");
         assert_signed(&received, &[&secret]);
@@ -91,8 +91,8 @@ pub(crate) async fn only_an_echo_verifies_and_failures_give_the_reason<S: Stores
     let url = receiver.url("/json");
     drop(receiver);
     let (subscription, _) = subscribe(api, &url).await;
-    let told = api.post(&format!("{subscription}/verify")).expect(200).await;
-    assert_eq!((&told["verified"], &told["error_code"]), (&false.into(), &"CONNECT_FAILED".into()));
+    let outcome = api.post(&format!("{subscription}/verify")).expect(200).await;
+    assert_eq!((&outcome["verified"], &outcome["error_code"]), (&false.into(), &"CONNECT_FAILED".into()));
 }
 
 pub(crate) async fn a_change_during_verification_leaves_it_unverified<S: Stores>(api: &TestApi<S>) {
@@ -117,11 +117,11 @@ pub(crate) async fn a_change_during_verification_leaves_it_unverified<S: Stores>
         };
         call.expect(status).await;
         gate.add_permits(1);
-        let told = verifying.await.expect("a response");
-        assert_eq!(told["verified"], false, "{change}");
+        let outcome = verifying.await.expect("a response");
+        assert_eq!(outcome["verified"], false, "{change}");
         assert!(
-            told["reason"].as_str().is_some_and(|why| why.contains("changed during the challenge")),
-            "{change}: {told}"
+            outcome["reason"].as_str().is_some_and(|why| why.contains("changed during the challenge")),
+            "{change}: {outcome}"
         );
         if change != "DELETE" {
             assert_eq!(api.get(&subscription).expect(200).await["verified"], false, "{change}");
@@ -141,9 +141,9 @@ pub(crate) async fn test_events_are_sent_to_verified_urls_only<S: Stores>(api: &
     assert_eq!(api.post(&format!("{subscription}/verify")).expect(200).await["verified"], true);
     let rotated = api.post(&format!("{subscription}/rotate-secret")).expect(200).await;
     let second = rotated["secret"].as_str().expect("a secret");
-    let told = api.post(&format!("{subscription}/test")).expect(200).await;
-    assert_eq!((&told["delivered"], &told["response_status"]), (&false.into(), &418.into()));
-    assert_eq!(told["error_code"], "HTTP_418");
+    let outcome = api.post(&format!("{subscription}/test")).expect(200).await;
+    assert_eq!((&outcome["delivered"], &outcome["response_status"]), (&false.into(), &418.into()));
+    assert_eq!(outcome["error_code"], "HTTP_418");
     let received = receiver.wait_for(2).await.pop().expect("a test");
     assert_signed(&received, &[&first, second]);
     let body: Value = serde_json::from_slice(&received.body).expect("JSON");

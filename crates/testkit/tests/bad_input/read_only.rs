@@ -54,9 +54,9 @@ fn as_nobody(folder: &Path) {
         .uid(NOBODY)
         .output()
         .expect("to run as nobody");
-    let told = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}{complaint}");
+    assert!(output.status.success() && stdout.contains("1 passed"), "{stdout}{complaint}");
 }
 
 fn check(folder: &Path) {

@@ -67,8 +67,8 @@ async fn a_broken_connection_is_reported_once_and_re_established() {
             WHERE datname = current_database() AND application_name = 'posthaste listener'";
         assert_eq!(h.direct.number(cut).await, 1);
         announce(&h, &[Stage::Routing]).await;
-        let told = next(&mut listener).await;
-        assert!(matches!(told, Err(StoreError::Unavailable { .. })), "{told:?}");
+        let received = next(&mut listener).await;
+        assert!(matches!(received, Err(StoreError::Unavailable { .. })), "{received:?}");
         assert_eq!(next(&mut listener).await.expect("a new connection"), Stage::ALL);
         announce(&h, &[Stage::Admission]).await;
         assert_eq!(next(&mut listener).await.expect("a notification"), [Stage::Admission]);
@@ -120,8 +120,8 @@ async fn an_unavailable_server_is_an_error_each_time() {
     // No server listens on port 1.
     let mut listener = PostgresListener::new("postgres://nobody@127.0.0.1:1/none").expect("a listener");
     for _ in 0..3 {
-        let told = next(&mut listener).await;
-        assert!(matches!(told, Err(StoreError::Unavailable { .. })), "{told:?}");
+        let received = next(&mut listener).await;
+        assert!(matches!(received, Err(StoreError::Unavailable { .. })), "{received:?}");
     }
     let refused = PostgresListener::new("postgres://a@b/c?sslmode=require");
     assert!(matches!(refused, Err(StoreError::Unusable { .. })), "{refused:?}");

@@ -10,34 +10,34 @@ use posthaste_testkit::fixtures::{POLICY, T0, event};
 use posthaste_testkit::harness::Harness;
 use std::sync::{Arc, Mutex};
 
-type Told = Arc<Mutex<Vec<&'static str>>>;
+type Observed = Arc<Mutex<Vec<&'static str>>>;
 
-fn observer() -> (Observer, Told) {
-    let told = Told::default();
-    let list = Arc::clone(&told);
-    (Observer::new(move |role, _| list.lock().expect("the list").push(role.name())), told)
+fn observer() -> (Observer, Observed) {
+    let observed = Observed::default();
+    let list = Arc::clone(&observed);
+    (Observer::new(move |role, _| list.lock().expect("the list").push(role.name())), observed)
 }
 
-async fn check<S: Stores>(h: Harness<S>, told: &Told) {
+async fn check<S: Stores>(h: Harness<S>, observed: &Observed) {
     let store = &h.store;
-    told.lock().expect("the list").clear();
+    observed.lock().expect("the list").clear();
     store.ingest().insert_events(vec![vec![event("a")]], T0).await.expect("an event");
     store.router().route_events(RouteTake { from: None, events_max: 10 }, T0).await.expect("to route");
     let take = ResultTake { from: None, results_max: 10 };
     store.orchestrator().apply_job_results(take, POLICY, T0).await.expect("nothing to apply");
     store.reader().event(EventId::from_store(1)).await.expect("an event");
     let expected = ["event_ingest_writer", "router_worker", "saga_orchestrator", "viewer"];
-    assert_eq!(*told.lock().expect("the list"), expected);
+    assert_eq!(*observed.lock().expect("the list"), expected);
 }
 
 #[tokio::test]
 async fn sqlite_reports_every_call() {
-    let (observer, told) = observer();
-    check(Harness::sqlite_with(|options| options.observer = observer), &told).await;
+    let (observer, observed) = observer();
+    check(Harness::sqlite_with(|options| options.observer = observer), &observed).await;
 }
 
 #[tokio::test]
 async fn postgres_reports_every_call() {
-    let (observer, told) = observer();
-    check(Harness::postgres_with("observer", |options| options.observer = observer).await, &told).await;
+    let (observer, observed) = observer();
+    check(Harness::postgres_with("observer", |options| options.observer = observer).await, &observed).await;
 }

@@ -105,11 +105,11 @@ async fn each_log_line_of_a_stage_carries_its_ids() {
         rig.clean().await;
     }
 
-    let told = fields(&log);
+    let logged = fields(&log);
     for (words, fields) in ROWS {
         let begins =
             |line: &&Value| line["message"].as_str().is_some_and(|message| message.starts_with(words));
-        let lines: Vec<_> = told.iter().filter(begins).collect();
+        let lines: Vec<_> = logged.iter().filter(begins).collect();
         assert!(!lines.is_empty(), "no line starts with {words:?}");
         for line in lines {
             let missing: Vec<_> = fields.iter().filter(|field| line[**field].is_null()).collect();

@@ -260,31 +260,33 @@ async fn check<S: Stores>(rig: &mut OrderRig<S>, number: usize, (name, place, fa
     let note = rig.audit(&key).await.last().and_then(|entry| entry.note.clone()).unwrap_or_default();
     let code = order.last_error.clone().unwrap_or_default();
     let wait = order.next_attempt_at.since(rig.now());
-    let told = format!("{name}: {order:?}, {note:?}");
+    let context = format!("{name}: {order:?}, {note:?}");
     let noted = |expected: &str| note.contains(expected) && note.is_empty() == expected.is_empty();
     match fate {
         Fate::Sent { code: expected, note, broker_order_id } => {
-            assert_eq!((order.status, code.as_str()), (OrderStatus::Sent, expected), "{told}");
-            assert_eq!((order.retry_count, order.maybe_executed), (0, false), "{told}");
-            assert_eq!(order.broker_order_id.as_deref(), broker_order_id, "{told}");
-            assert!(order.result_digest.is_some() && noted(note), "{told}");
+            assert_eq!((order.status, code.as_str()), (OrderStatus::Sent, expected), "{context}");
+            assert_eq!((order.retry_count, order.maybe_executed), (0, false), "{context}");
+            assert_eq!(order.broker_order_id.as_deref(), broker_order_id, "{context}");
+            assert!(order.result_digest.is_some() && noted(note), "{context}");
         }
         Fate::Failed { code: expected, seconds, maybe_executed, note } => {
-            assert_eq!((order.status, code.as_str()), (OrderStatus::Failed, expected), "{told}");
-            assert_eq!((order.retry_count, order.maybe_executed), (1, maybe_executed), "{told}");
+            assert_eq!((order.status, code.as_str()), (OrderStatus::Failed, expected), "{context}");
+            assert_eq!((order.retry_count, order.maybe_executed), (1, maybe_executed), "{context}");
             match seconds {
-                None => assert_eq!(wait.as_micros(), POLICY.backoff(key.as_str(), 1).as_micros(), "{told}"),
+                None => {
+                    assert_eq!(wait.as_micros(), POLICY.backoff(key.as_str(), 1).as_micros(), "{context}");
+                }
                 Some((least, most)) => {
                     let allowed = Duration::from_secs(least)..=Duration::from_secs(most);
-                    assert!(allowed.contains(&wait), "{wait:?} {told}");
+                    assert!(allowed.contains(&wait), "{wait:?} {context}");
                 }
             }
-            assert!(order.result_digest.is_none() && noted(note), "{told}");
+            assert!(order.result_digest.is_none() && noted(note), "{context}");
         }
         Fate::Dead { code: expected, note } => {
-            assert_eq!((order.status, code.as_str()), (OrderStatus::Dead, expected), "{told}");
-            assert_eq!((order.retry_count, order.maybe_executed), (0, false), "{told}");
-            assert!(order.result_digest.is_none() && noted(note), "{told}");
+            assert_eq!((order.status, code.as_str()), (OrderStatus::Dead, expected), "{context}");
+            assert_eq!((order.retry_count, order.maybe_executed), (0, false), "{context}");
+            assert!(order.result_digest.is_none() && noted(note), "{context}");
         }
     }
     // The next row requires an open lane at full rate.

@@ -45,8 +45,8 @@ fn broken(error: Error, phase: Phase) -> Fault {
 /// Returns whether the message could not be serialized. Compares the error text, because the driver does not expose the
 /// kind of an error.
 fn was_not_sent(error: &Error) -> bool {
-    let told = error.to_string();
-    told.starts_with("error serializing parameter") || told.starts_with("error encoding message")
+    let message = error.to_string();
+    message.starts_with("error serializing parameter") || message.starts_with("error encoding message")
 }
 
 fn is_connection_code(code: &SqlState) -> bool {

@@ -110,9 +110,9 @@ mod tests {
         assert!(options.login(DbRole::Viewer).is_none());
         options.url = Some("common".to_owned());
         options.role_urls.push((DbRole::Viewer, "own".to_owned()));
-        let told = |role| options.login(role).map(|login| (login.url, login.takes_role));
-        assert_eq!(told(DbRole::Viewer), Some(("own", None)));
-        assert_eq!(told(DbRole::KeyKeeper), Some(("common", Some(DbRole::KeyKeeper))));
+        let login_of = |role| options.login(role).map(|login| (login.url, login.takes_role));
+        assert_eq!(login_of(DbRole::Viewer), Some(("own", None)));
+        assert_eq!(login_of(DbRole::KeyKeeper), Some(("common", Some(DbRole::KeyKeeper))));
     }
 
     #[test]

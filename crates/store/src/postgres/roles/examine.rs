@@ -23,7 +23,7 @@ pub(crate) async fn explain(mut session: Session, id: EventId) -> Result<Option<
     let sql = include_str!("../sql/reader/event.sql");
     let found = session.begin(TransactionMode::Snapshot, sql, &[&id.get()]).await?;
     let event = found.first().map(stored_event).transpose()?;
-    let told = match event {
+    let explained = match event {
         None => None,
         Some(event) => {
             let queued = session.go_on(include_str!("../sql/insight/is_queued.sql"), &[&id.get()]).await?;
@@ -35,7 +35,7 @@ pub(crate) async fn explain(mut session: Session, id: EventId) -> Result<Option<
         }
     };
     session.roll_back().await?;
-    Ok(told)
+    Ok(explained)
 }
 
 async fn explained_deliveries(
@@ -53,14 +53,14 @@ async fn explained_deliveries(
     for row in &found {
         attempts.entry(get(row, "saga_id")?).or_default().push(attempt(row)?);
     }
-    let told = |row: &Row| {
+    let explained = |row: &Row| {
         let letter = id_or_none(row, "letter_id", DeadLetterId::from_store)?;
         let again = id_or_none(row, "requeued_as", SagaId::from_store)?;
         let delivery = delivery(row)?;
         let attempts = attempts.remove(&delivery.saga.id.get()).unwrap_or_default();
         Ok(ExplainedDelivery { delivery, attempts, dead_letter: letter.map(|letter| (letter, again)) })
     };
-    Ok((rows.iter().map(told).collect::<Result<_, Fault>>()?, more))
+    Ok((rows.iter().map(explained).collect::<Result<_, Fault>>()?, more))
 }
 
 async fn changes(

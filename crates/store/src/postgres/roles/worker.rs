@@ -173,19 +173,20 @@ async fn load_targets(mut session: Session, ids: &[i64]) -> Result<Vec<Target>, 
 async fn report(mut session: Session, reports: &[JobReport]) -> Result<Vec<Report>, Fault> {
     // Sorted by id, so that two calls cannot deadlock. Of several reports for one claim of a job, only the first is
     // kept.
-    let mut told: Vec<&JobReport> = reports.iter().collect();
-    told.sort_by_key(|report| (report.job_id, report.token.bits()));
-    told.dedup_by_key(|report| (report.job_id, report.token));
-    let jobs: Vec<i64> = told.iter().map(|report| report.job_id.get()).collect();
-    let tokens: Vec<Uuid> = told.iter().map(|report| token(report.token)).collect();
-    let statuses: Vec<&str> = told.iter().map(|report| ends_as(&report.outcome).as_str()).collect();
+    let mut sorted: Vec<&JobReport> = reports.iter().collect();
+    sorted.sort_by_key(|report| (report.job_id, report.token.bits()));
+    sorted.dedup_by_key(|report| (report.job_id, report.token));
+    let jobs: Vec<i64> = sorted.iter().map(|report| report.job_id.get()).collect();
+    let tokens: Vec<Uuid> = sorted.iter().map(|report| token(report.token)).collect();
+    let statuses: Vec<&str> = sorted.iter().map(|report| ends_as(&report.outcome).as_str()).collect();
     let answers: Vec<Option<i32>> =
-        told.iter().map(|report| report.outcome.status().map(i32::from)).collect();
-    let codes: Vec<Option<ErrorCode>> = told.iter().map(|report| report.outcome.code()).collect();
+        sorted.iter().map(|report| report.outcome.status().map(i32::from)).collect();
+    let codes: Vec<Option<ErrorCode>> = sorted.iter().map(|report| report.outcome.code()).collect();
     let codes: Vec<Option<&str>> = codes.iter().map(|code| code.as_ref().map(ErrorCode::as_str)).collect();
     let durations: Vec<i32> =
-        told.iter().map(|report| i32::try_from(report.duration.as_millis()).unwrap_or(i32::MAX)).collect();
-    let waits: Vec<Option<i32>> = told.iter().map(|report| report.outcome.retry_after_s().map(int)).collect();
+        sorted.iter().map(|report| i32::try_from(report.duration.as_millis()).unwrap_or(i32::MAX)).collect();
+    let waits: Vec<Option<i32>> =
+        sorted.iter().map(|report| report.outcome.retry_after_s().map(int)).collect();
     let sql = include_str!("../sql/worker/report_jobs.sql");
     let rows = session.run(sql, &[&jobs, &tokens, &statuses, &answers, &codes, &durations, &waits]).await?;
     let done: Option<Vec<i64>> = rows.first().map(|row| get(row, 0)).transpose()?;

@@ -131,31 +131,31 @@ mod tests {
         flusher: Flusher,
         begun: mpsc::Receiver<()>,
         end: mpsc::Sender<io::Result<()>>,
-        told: Acknowledged,
+        acknowledged: Acknowledged,
         heard: mpsc::Receiver<(&'static str, bool)>,
     }
 
     fn rig() -> Rig {
         let (begin, begun) = mpsc::channel();
         let (end, ended) = mpsc::channel();
-        let (told, heard) = mpsc::channel();
+        let (acknowledged, heard) = mpsc::channel();
         let flusher = Flusher::start(move || {
             begin.send(()).expect("the test receives it");
             ended.recv().expect("a result")
         });
-        Rig { flusher: flusher.expect("a thread"), begun, end, told, heard }
+        Rig { flusher: flusher.expect("a thread"), begun, end, acknowledged, heard }
     }
 
     impl Rig {
         fn hand(&self, tasks: &[(Durability, &'static str)]) {
             let task = |(kind, name): (Durability, &'static str)| {
-                Box::new(Named(kind, name, self.told.clone())) as Box<dyn Task>
+                Box::new(Named(kind, name, self.acknowledged.clone())) as Box<dyn Task>
             };
             self.flusher.acknowledge(tasks.iter().copied().map(task).collect(), true);
         }
 
         fn hand_unchanged(&self, name: &'static str) {
-            self.flusher.acknowledge(vec![Box::new(Named(Flushed, name, self.told.clone()))], false);
+            self.flusher.acknowledge(vec![Box::new(Named(Flushed, name, self.acknowledged.clone()))], false);
         }
 
         fn hear(&self, count: usize) -> Vec<(&'static str, bool)> {

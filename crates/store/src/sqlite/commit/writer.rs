@@ -239,11 +239,11 @@ mod tests {
     #[test]
     fn flushed_and_unflushed_groups_alternate() {
         use Durability::{AfterFlushes, Flushed, Relaxed};
-        let (told, names) = channel();
+        let (acknowledged, names) = channel();
         let rows = [(Flushed, "a"), (Relaxed, "b"), (Flushed, "c"), (AfterFlushes, "d")];
         for (before, first, second) in [(GroupKind::Unflushed, "ac", "bd"), (GroupKind::Flushed, "bd", "ac")]
         {
-            let task = |(kind, name)| Box::new(Named(kind, name, told.clone())) as Box<dyn Task>;
+            let task = |(kind, name)| Box::new(Named(kind, name, acknowledged.clone())) as Box<dyn Task>;
             let mut waiting: VecDeque<Box<dyn Task>> = rows.into_iter().map(task).collect();
             let mut turn = before;
             // In the third round there is no task of the other kind, so the new task is next.
@@ -275,14 +275,14 @@ mod tests {
             false => Ok(()),
         });
         let flusher = flusher.expect("a thread");
-        let (tell, told) = channel();
+        let (sender, acknowledged) = channel();
         let write = || {
             commit_group(
                 &guarded,
                 &flusher,
-                &mut VecDeque::from([Box::new(Row(tell.clone())) as Box<dyn Task>]),
+                &mut VecDeque::from([Box::new(Row(sender.clone())) as Box<dyn Task>]),
             );
-            told.recv().expect("an acknowledgement")
+            acknowledged.recv().expect("an acknowledgement")
         };
         let (names, named) = channel();
         let nothing = Box::new(Named(Durability::Flushed, "nothing", names)) as Box<dyn Task>;

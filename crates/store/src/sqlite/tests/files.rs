@@ -104,9 +104,9 @@ fn child_locks_a_file() {
 fn new_files_are_private_whatever_the_umask() {
     let (folder, helper) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let path = folder.path().join("data/posthaste.db");
-    let told = run_child("child_creates_a_database", (CREATOR, &path), helper.path(), false);
+    let output = run_child("child_creates_a_database", (CREATOR, &path), helper.path(), false);
     let mut modes: Vec<_> =
-        told.lines().filter_map(|line| line.split_once("mode ")).map(|(_, mode)| mode).collect();
+        output.lines().filter_map(|line| line.split_once("mode ")).map(|(_, mode)| mode).collect();
     modes.sort_unstable();
     let expected = [
         "600 of posthaste.db",
@@ -115,7 +115,7 @@ fn new_files_are_private_whatever_the_umask() {
         "600 of posthaste.db.lock",
         "700 of .",
     ];
-    assert_eq!(modes, expected, "{told}");
+    assert_eq!(modes, expected, "{output}");
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn other_users_cannot_hold_the_lock_of_an_older_database() {
     drop(SqliteStore::open(&SqliteOptions::new(&path)).unwrap());
     assert_eq!(std::fs::metadata(&lock).unwrap().mode() & 0o777, 0o600);
     if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
-        let told = run_child("child_locks_a_file", (LOCKER, &lock), helper.path(), true);
-        assert!(told.contains("PermissionDenied"), "{told}");
+        let output = run_child("child_locks_a_file", (LOCKER, &lock), helper.path(), true);
+        assert!(output.contains("PermissionDenied"), "{output}");
     }
 }
 
@@ -156,14 +156,14 @@ fn files_open_to_other_users_are_reported() {
 #[test]
 fn second_process_is_refused_with_a_hint() {
     let fixture = Fixture::new();
-    let told = refusal(&fixture.path());
+    let output = refusal(&fixture.path());
     for part in [fixture.path().to_str().unwrap(), &std::process::id().to_string(), "API"] {
-        assert!(told.contains(part), "{told}");
+        assert!(output.contains(part), "{output}");
     }
     let helper = TempDir::new().unwrap();
-    let told = ask_child(&fixture.path(), helper.path(), false);
-    assert_eq!(told.matches("refused: ").count(), 2, "{told}");
-    assert!(told.contains(&std::process::id().to_string()), "{told}");
+    let output = ask_child(&fixture.path(), helper.path(), false);
+    assert_eq!(output.matches("refused: ").count(), 2, "{output}");
+    assert!(output.contains(&std::process::id().to_string()), "{output}");
 
     // The lock ends with its holder; the file remains.
     let path = fixture.path();
@@ -171,8 +171,8 @@ fn second_process_is_refused_with_a_hint() {
     drop(store);
     assert!(folder.path().join("posthaste.db.lock").exists());
     drop(SqliteStore::open(&SqliteOptions::new(&path)).unwrap());
-    let told = ask_child(&path, helper.path(), false);
-    assert!(told.contains("opened") && told.contains("migrated"), "{told}");
+    let output = ask_child(&path, helper.path(), false);
+    assert!(output.contains("opened") && output.contains("migrated"), "{output}");
 }
 
 #[test]
@@ -217,8 +217,8 @@ fn failed_migration_is_rolled_back() {
     let mut migrations = MIGRATIONS.to_vec();
     let version = migrations.last().unwrap().version + 1;
     migrations.push(Migration { version, name: "bad", sql: "CREATE TABLE next (a); SELECT no_such();" });
-    let told = words(migrate_with(&path, &migrations).unwrap_err());
-    assert!(told.contains(&format!("migration {version} (bad)")), "{told}");
+    let output = words(migrate_with(&path, &migrations).unwrap_err());
+    assert!(output.contains(&format!("migration {version} (bad)")), "{output}");
     migrations.last_mut().unwrap().sql = "CREATE TABLE next (a);";
     assert_eq!(migrate_with(&path, &migrations).unwrap(), [version]);
 }
@@ -229,16 +229,16 @@ fn foreign_files_are_refused_and_unchanged() {
     let text = folder.path().join("notes.txt");
     std::fs::write(&text, "these are notes, and more than a header is long: ".repeat(40)).unwrap();
     let before = std::fs::read(&text).unwrap();
-    for told in [refusal(&text), words(migrate(&text).unwrap_err())] {
-        assert!(told.contains("notes.txt") && told.contains("not a database"), "{told}");
+    for output in [refusal(&text), words(migrate(&text).unwrap_err())] {
+        assert!(output.contains("notes.txt") && output.contains("not a database"), "{output}");
     }
     assert_eq!(std::fs::read(&text).unwrap(), before);
 
     let foreign = folder.path().join("foreign.db");
     rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE theirs (a)").unwrap();
     let before = std::fs::read(&foreign).unwrap();
-    for told in [refusal(&foreign), words(migrate(&foreign).unwrap_err())] {
-        assert!(told.contains("foreign.db") && told.contains("another program"), "{told}");
+    for output in [refusal(&foreign), words(migrate(&foreign).unwrap_err())] {
+        assert!(output.contains("foreign.db") && output.contains("another program"), "{output}");
     }
     assert_eq!(std::fs::read(&foreign).unwrap(), before);
 }
@@ -260,14 +260,14 @@ fn read_only_file_or_folder_is_reported_and_unchanged() {
     mode(&path, 0o444);
     mode(&data.join("posthaste.db.lock"), 0o666);
     mode(&data, 0o777);
-    let told = ask_child(&path, helper.path(), true);
-    assert_eq!(told.matches("read-only").count(), 2, "{told}");
-    assert!(told.contains("posthaste.db"), "{told}");
+    let output = ask_child(&path, helper.path(), true);
+    assert_eq!(output.matches("read-only").count(), 2, "{output}");
+    assert!(output.contains("posthaste.db"), "{output}");
 
     mode(&data.join("posthaste.db.lock"), 0o444);
     mode(&data, 0o555);
-    let told = ask_child(&path, helper.path(), true);
-    assert_eq!(told.matches("posthaste.db.lock cannot be written").count(), 2, "{told}");
+    let output = ask_child(&path, helper.path(), true);
+    assert_eq!(output.matches("posthaste.db.lock cannot be written").count(), 2, "{output}");
 
     mode(&data, 0o755);
     assert_eq!(std::fs::read(&path).unwrap(), before);

@@ -75,8 +75,8 @@ async fn full_disk_fails_the_whole_group() {
     let tasks: Vec<_> = (0..10).map(|_| insert(&fixture.store, event(None, 100_000))).collect();
     held.release_when_queued(10).await;
     for task in tasks {
-        let told = task.await.unwrap();
-        assert!(matches!(told, Err(StoreError::Full { .. })), "{told:?}");
+        let result = task.await.unwrap();
+        assert!(matches!(result, Err(StoreError::Full { .. })), "{result:?}");
     }
     assert_eq!((fixture.count("events").await, fixture.count("routing_queue").await), (0, 0));
 

@@ -74,18 +74,18 @@ impl<'a> Checker<'a> {
     fn check_submissions(&mut self) {
         let evidence = self.evidence;
         let stored: BTreeSet<&str> = evidence.orders.iter().map(|order| order.key.as_str()).collect();
-        for (key, told) in &evidence.told {
-            if told.new + told.same > 0 && !stored.contains(key.as_str()) {
-                self.complain(Rule::OrderMissing, format!("{key}: {told:?}"));
+        for (key, responses) in &evidence.responses {
+            if responses.new + responses.same > 0 && !stored.contains(key.as_str()) {
+                self.complain(Rule::OrderMissing, format!("{key}: {responses:?}"));
             }
-            if told.new > 1 {
-                self.complain(Rule::AcceptedTwice, format!("{key}: {told:?}"));
+            if responses.new > 1 {
+                self.complain(Rule::AcceptedTwice, format!("{key}: {responses:?}"));
             }
         }
         let executed = evidence.books.executed.iter().map(|one| one.key.as_str());
         let known: BTreeSet<&str> =
             stored.iter().copied().chain(self.sends.keys().copied()).chain(executed).collect();
-        for key in known.into_iter().filter(|key| !evidence.told.contains_key(*key)) {
+        for key in known.into_iter().filter(|key| !evidence.responses.contains_key(*key)) {
             self.complain(Rule::Unasked, key.to_owned());
         }
     }

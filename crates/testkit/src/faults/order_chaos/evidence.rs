@@ -31,7 +31,7 @@ pub struct AuditRow {
 
 /// The responses to the submissions of one order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Responses {
     /// The number of responses that reported the order as new.
     pub new: usize,
     /// The number of responses that reported the order as already stored.
@@ -41,7 +41,7 @@ pub struct Told {
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     /// The responses for every submitted key.
-    pub told: BTreeMap<String, Told>,
+    pub responses: BTreeMap<String, Responses>,
     pub orders: Vec<OrderRow>,
     /// The audit rows in chronological order.
     pub audit: Vec<AuditRow>,

@@ -1,7 +1,7 @@
 //! Submits each order several times, concurrently and to different processes, retries until it is acknowledged,
 //! and records the responses.
 
-use super::evidence::Told;
+use super::evidence::Responses;
 use crate::client::Call;
 use crate::random::Random;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub struct Submitter {
 /// The responses to all submissions.
 #[derive(Debug, Default)]
 pub struct Submitted {
-    pub told: BTreeMap<String, Told>,
+    pub responses: BTreeMap<String, Responses>,
     /// The number of submissions that failed and were retried.
     pub repeated: usize,
     /// Unexpected responses.
@@ -61,8 +61,8 @@ impl Submitter {
             tasks.spawn(async move { (number, submitter.submit(number).await) });
         }
         let mut submitted = Submitted::default();
-        for (number, (told, repeated, odd)) in tasks.join_all().await {
-            submitted.told.insert(key(number), told);
+        for (number, (responses, repeated, odd)) in tasks.join_all().await {
+            submitted.responses.insert(key(number), responses);
             submitted.repeated += repeated;
             submitted.odd.extend(odd);
         }
@@ -71,21 +71,21 @@ impl Submitter {
 
     /// Submits one order from several callers concurrently. Returns the responses, the number of retries and the
     /// unexpected responses.
-    async fn submit(&self, number: u64) -> (Told, usize, Vec<String>) {
+    async fn submit(&self, number: u64) -> (Responses, usize, Vec<String>) {
         let mut random = Random::new(self.seed ^ number.wrapping_mul(0x9e37_79b9));
         let callers = 1 + random.below(AT_ONCE_MAX);
         let calls = (0..callers).map(|_| self.insist(number, Random::new(random.next())));
-        let (mut told, mut repeated, mut odd) = (Told::default(), 0, Vec::new());
+        let (mut responses, mut repeated, mut odd) = (Responses::default(), 0, Vec::new());
         for (status, failures) in futures_util::future::join_all(calls).await {
             repeated += failures;
             match status {
-                Some(202) => told.new += 1,
-                Some(200) => told.same += 1,
+                Some(202) => responses.new += 1,
+                Some(200) => responses.same += 1,
                 Some(status) => odd.push(format!("order {number} got status {status}")),
                 None => odd.push(format!("order {number} got no response")),
             }
         }
-        (told, repeated, odd)
+        (responses, repeated, odd)
     }
 
     /// Retries a submission until the response is not 503. Returns its status and the number of failures.

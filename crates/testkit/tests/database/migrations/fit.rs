@@ -41,10 +41,10 @@ const MISFITS: &[Misfit] = &[
     },
 ];
 
-fn check<T>(outcome: StoreResult<T>, told: &[&str], what: &str) {
+fn check<T>(outcome: StoreResult<T>, messages: &[&str], what: &str) {
     match outcome {
         Err(StoreError::Unusable { what: text }) => {
-            for part in told {
+            for part in messages {
                 assert!(text.contains(part), "{what}: {text:?} does not say {part:?}");
             }
         }
@@ -91,13 +91,13 @@ async fn postgres_refuses_a_mismatched_schema() {
 
 #[tokio::test]
 async fn an_unmigrated_database_is_refused() {
-    let told = &["run `posthaste migrate` first"];
+    let messages = &["run `posthaste migrate` first"];
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("posthaste.db");
-    check(SqliteStore::open(&SqliteOptions::new(&path)), told, "a file that is not there");
+    check(SqliteStore::open(&SqliteOptions::new(&path)), messages, "a file that is not there");
     assert!(!path.exists(), "opening a store created the file");
     std::fs::write(&path, "").expect("an empty file");
-    check(SqliteStore::open(&SqliteOptions::new(&path)), told, "an empty file");
+    check(SqliteStore::open(&SqliteOptions::new(&path)), messages, "an empty file");
     let url = empty_database("fit").await;
-    check(PostgresStore::connect(&PostgresOptions::new(&url)).await, told, "an empty database");
+    check(PostgresStore::connect(&PostgresOptions::new(&url)).await, messages, "an empty database");
 }

@@ -63,8 +63,8 @@ async fn a_missing_changed_or_newer_schema_is_refused_with_advice() {
 async fn a_failed_migration_is_rolled_back_and_named() {
     let url = empty_database("migrate").await;
     let broken = with("CREATE TABLE posthaste.more (a int);\nSELECT 1 / 0;");
-    let told = format!("migration {} (next) failed", broken.last().unwrap().version);
-    assert!(refusal(migrate_with(&url, &broken).await).contains(&told));
+    let message = format!("migration {} (next) failed", broken.last().unwrap().version);
+    assert!(refusal(migrate_with(&url, &broken).await).contains(&message));
     let client = client(&url).await;
     let row = client.query_one("SELECT to_regclass('posthaste.more')::text", &[]).await.unwrap();
     assert_eq!(row.get::<_, Option<String>>(0), None);

@@ -71,10 +71,10 @@ fn refusal<T: std::fmt::Debug>(answer: StoreResult<T>) -> String {
     }
 }
 
-fn check_names_settings(told: &str, role: DbRole) {
+fn check_names_settings(message: &str, role: DbRole) {
     let setting = role.url_setting().expect("a role of a component");
     for part in [role.name(), "POSTHASTE_DATABASE_URL ", setting] {
-        assert!(told.contains(part), "{told:?} does not name {part:?}");
+        assert!(message.contains(part), "{message:?} does not name {part:?}");
     }
 }
 
@@ -109,8 +109,11 @@ async fn a_login_without_its_role_is_refused_by_name() {
     let url = login_url(&h, "key_keeper", "stranger").await;
     h.direct.run(&format!("REVOKE key_keeper FROM {}", login_of(&url))).await;
     let options = PostgresOptions { role_urls: vec![(DbRole::KeyKeeper, url)], ..only(DbRole::KeyKeeper) };
-    let told = refusal(PostgresStore::connect(&options).await);
-    assert!(told.contains("grant key_keeper to the login") && told.contains("posthaste migrate"), "{told}");
+    let message = refusal(PostgresStore::connect(&options).await);
+    assert!(
+        message.contains("grant key_keeper to the login") && message.contains("posthaste migrate"),
+        "{message}"
+    );
 }
 
 fn login_of(url: &str) -> &str {

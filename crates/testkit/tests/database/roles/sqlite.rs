@@ -16,9 +16,9 @@ async fn has_right(store: &SqliteStore, role: DbRole, sql: &str) -> bool {
     match store.probe(role, sql).await {
         Ok(_) => true,
         Err(StoreError::Refused { source, .. }) => {
-            let told = source.to_string();
-            assert!(!told.contains("syntax error") && !told.contains("no such"), "{sql}: {told}");
-            !is_denial(&told)
+            let message = source.to_string();
+            assert!(!message.contains("syntax error") && !message.contains("no such"), "{sql}: {message}");
+            !is_denial(&message)
         }
         Err(error) => panic!("{sql}: {error:?}"),
     }
@@ -27,9 +27,9 @@ async fn has_right(store: &SqliteStore, role: DbRole, sql: &str) -> bool {
 /// Returns whether SQLite denied a right. It reports "not authorized" or "access to table.column is prohibited". In
 /// addition, no role may modify the schema table, modify a view other than through a trigger, or run VACUUM, because
 /// the writer always has an open transaction.
-fn is_denial(told: &str) -> bool {
+fn is_denial(message: &str) -> bool {
     let denials = ["not authorized", "prohibited", "may not be modified", "it is a view", "cannot VACUUM"];
-    denials.iter().any(|denial| told.contains(denial))
+    denials.iter().any(|denial| message.contains(denial))
 }
 
 async fn check(store: &SqliteStore, role: &str, sql: &str, allowed: bool) {
@@ -169,8 +169,8 @@ async fn no_role_exceeds_its_rights() {
         for sql in BEYOND {
             match h.store.probe(role_named(role), sql).await {
                 Err(StoreError::Refused { source, .. }) => {
-                    let told = source.to_string();
-                    assert!(is_denial(&told), "{role}: {sql}: {told}");
+                    let message = source.to_string();
+                    assert!(is_denial(&message), "{role}: {sql}: {message}");
                 }
                 other => panic!("{role} was not refused: {sql}\n{other:?}"),
             }

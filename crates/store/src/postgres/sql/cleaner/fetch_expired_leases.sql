@@ -4,7 +4,7 @@
 -- The event columns are for the log.
 -- index: idx_job_status_lease, webhook_delivery_sagas_pkey, events_pkey.
 -- planner: row comparison, literal LIMIT.
-SELECT few.id, few.saga_id, few.worker_id, few.lease_until, few.lease_resets, told.event_id, told.correlation_id
+SELECT few.id, few.saga_id, few.worker_id, few.lease_until, few.lease_resets, event.event_id, event.correlation_id
 FROM (VALUES ('Leased'::posthaste.job_status, $3::timestamptz, $1::timestamptz),
     ('Leased', $4::timestamptz, 'infinity'))
     AS expired (status, low, high)
@@ -19,5 +19,5 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT g.event_id, (SELECT e.correlation_id FROM posthaste.events e WHERE e.id = g.event_id) AS correlation_id
     FROM posthaste.webhook_delivery_sagas g WHERE g.id = few.saga_id OFFSET 0
-) told
+) event
 LIMIT $2::integer

@@ -1,6 +1,6 @@
 //! Tests the checker with valid evidence that is changed in one place at a time.
 
-use super::super::evidence::Told;
+use super::super::evidence::Responses;
 use super::*;
 use crate::broker::accounts::{Books, Executed};
 use std::time::Duration;
@@ -38,7 +38,11 @@ fn good() -> Evidence {
     let again = AuditRow { retry_count: 1, ..row("a", Some("queued"), "sending", 10 * S) };
     let end = AuditRow { retry_count: 1, ..row("a", Some("sending"), "sent", 11 * S) };
     Evidence {
-        told: [("a".to_owned(), Told { new: 1, same: 3 }), ("b".to_owned(), Told { new: 0, same: 1 })].into(),
+        responses: [
+            ("a".to_owned(), Responses { new: 1, same: 3 }),
+            ("b".to_owned(), Responses { new: 0, same: 1 }),
+        ]
+        .into(),
         orders: vec![
             OrderRow { retry_count: 1, maybe_executed: true, ..order("a", "sent") },
             order("b", "dead"),
@@ -76,13 +80,13 @@ fn each_violation_is_detected_alone() {
     type Break = fn(&mut Evidence);
     let rows: &[(Rule, Break)] = &[
         (Rule::OrderMissing, |e| {
-            e.told.insert("c".to_owned(), Told { new: 1, same: 0 });
+            e.responses.insert("c".to_owned(), Responses { new: 1, same: 0 });
         }),
         (Rule::AcceptedTwice, |e| {
-            e.told.insert("a".to_owned(), Told { new: 2, same: 0 });
+            e.responses.insert("a".to_owned(), Responses { new: 2, same: 0 });
         }),
         (Rule::Unasked, |e| {
-            e.told.remove("b");
+            e.responses.remove("b");
         }),
         (Rule::Unasked, |e| e.books.sent.push(send("c", S))),
         (Rule::Unasked, |e| e.books.executed.push(executed("c", 3))),

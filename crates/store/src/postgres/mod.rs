@@ -7,6 +7,7 @@ mod migrate;
 mod roles;
 
 pub use conn::listen::PostgresListener;
+pub use conn::monitor::{ConnectFailure, ConnectedServer, ConnectionMonitor, TlsSession, Verified};
 pub use conn::options::PostgresOptions;
 pub use conn::scratch::{create_database, drop_database, vacuum_database};
 pub use migrate::{MIGRATIONS, MigrateReport, migrate, migrate_with};

@@ -2,6 +2,7 @@
 
 pub(crate) mod error;
 pub(crate) mod listen;
+pub(crate) mod monitor;
 pub(crate) mod options;
 pub(crate) mod pool;
 pub(crate) mod scratch;

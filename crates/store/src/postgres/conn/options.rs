@@ -2,6 +2,7 @@
 
 use crate::Observer;
 use crate::grants::DbRole;
+use crate::postgres::conn::monitor::ConnectionMonitor;
 use posthaste_core::ports::StoreError;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct PostgresOptions {
     pub wait_timeout: Duration,
     /// The observer that receives the duration of each call.
     pub observer: Observer,
+    /// The record of connection attempts and of the connected server.
+    pub monitor: ConnectionMonitor,
 }
 
 /// Omits the URLs, since they may contain passwords.
@@ -53,6 +56,7 @@ impl Default for PostgresOptions {
             connect_timeout: Duration::from_secs(5),
             wait_timeout: Duration::from_secs(10),
             observer: Observer::default(),
+            monitor: ConnectionMonitor::default(),
         }
     }
 }

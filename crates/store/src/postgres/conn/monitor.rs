@@ -1,0 +1,145 @@
+//! Records the connection attempts of a process and the server it is connected to. Metrics, `/v1/system` and doctor
+//! read the record.
+
+use posthaste_core::Timestamp;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The reason why a connection could not be established.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectFailure {
+    /// The host name could not be resolved.
+    Dns,
+    /// The server could not be reached, or closed the connection.
+    Unreachable,
+    /// The limit for one host expired.
+    Timeout,
+    /// TLS is required but not offered, or the handshake failed.
+    Tls,
+    /// The server refused the login, or requested the password in a form that is not allowed.
+    Authentication,
+    /// The password command or password file failed.
+    Password,
+    /// The server is a standby or read-only, but a writable server is required.
+    ReadOnly,
+    /// The server returned another error, for example because it is starting or has no free connection.
+    Server,
+}
+
+impl ConnectFailure {
+    pub const ALL: [Self; 8] = [
+        Self::Dns,
+        Self::Unreachable,
+        Self::Timeout,
+        Self::Tls,
+        Self::Authentication,
+        Self::Password,
+        Self::ReadOnly,
+        Self::Server,
+    ];
+
+    /// Returns the value of the metric label `reason`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dns => "dns",
+            Self::Unreachable => "unreachable",
+            Self::Timeout => "timeout",
+            Self::Tls => "tls",
+            Self::Authentication => "authentication",
+            Self::Password => "password",
+            Self::ReadOnly => "read_only",
+            Self::Server => "server",
+        }
+    }
+}
+
+/// How far the certificate of a server was checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verified {
+    /// Not at all.
+    No,
+    /// The certificate was issued by a trusted authority, but may belong to another host.
+    Authority,
+    /// The certificate was issued by a trusted authority for this host.
+    Host,
+}
+
+/// The TLS session of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsSession {
+    /// The protocol version, such as `TLSv1.3`.
+    pub version: &'static str,
+    pub verified: Verified,
+    /// The time at which the certificate of the server expires, or `None` if it cannot be read.
+    pub expires: Option<Timestamp>,
+}
+
+/// The server of the most recent connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectedServer {
+    /// The host as written in the URL, or the folder of a Unix socket.
+    pub host: String,
+    pub port: u16,
+    /// The resolved address, or `None` for a Unix socket.
+    pub address: Option<SocketAddr>,
+    /// `None` if the connection is not encrypted.
+    pub tls: Option<TlsSession>,
+}
+
+impl ConnectedServer {
+    /// Returns whether the connection does not leave the machine.
+    pub fn is_local(&self) -> bool {
+        self.address.is_none_or(|address| address.ip().to_canonical().is_loopback())
+    }
+}
+
+/// A record shared by all connections of a process.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectionMonitor {
+    record: Arc<Record>,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    failures: [AtomicU64; ConnectFailure::ALL.len()],
+    failovers: AtomicU64,
+    server: Mutex<Option<ConnectedServer>>,
+}
+
+impl ConnectionMonitor {
+    /// Records an established connection. A connection to another address than before counts as a failover.
+    pub fn connected(&self, server: ConnectedServer) {
+        let mut last = self.record.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = |server: &ConnectedServer| (server.host.clone(), server.port, server.address);
+        if last.as_ref().is_some_and(|last| place(last) != place(&server)) {
+            self.record.failovers.fetch_add(1, Ordering::Relaxed);
+        }
+        *last = Some(server);
+    }
+
+    /// Records a failed attempt to connect.
+    pub fn failed(&self, reason: ConnectFailure) {
+        if let Some(count) = self.record.failures.get(reason as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the number of failed attempts to connect, by reason.
+    pub fn failures(&self) -> [(ConnectFailure, u64); ConnectFailure::ALL.len()] {
+        let count = |reason: ConnectFailure| {
+            self.record.failures.get(reason as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+        };
+        ConnectFailure::ALL.map(|reason| (reason, count(reason)))
+    }
+
+    /// Returns how often a new connection reached another server than the one before.
+    pub fn failovers(&self) -> u64 {
+        self.record.failovers.load(Ordering::Relaxed)
+    }
+
+    /// Returns the server of the most recent connection, or `None` if there has been none.
+    pub fn server(&self) -> Option<ConnectedServer> {
+        self.record.server.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

@@ -81,8 +81,10 @@ pub(crate) async fn serve(
                 return Ok(ExitCode::SUCCESS);
             };
             let store = store?;
-            let listener =
-                PostgresListener::new(postgres_login::listen_url(settings, &options).unwrap_or_default())?;
+            let listener = PostgresListener::new(
+                postgres_login::listen_url(settings, &options).unwrap_or_default(),
+                &options.monitor,
+            )?;
             let wake_ups = WakeUps::among_others(stages(settings));
             let announcer = Announcer::new(store.announcer(), wake_ups.clone());
             let mut process = Process::new(settings, store, wake_ups.clone(), metrics).await?;

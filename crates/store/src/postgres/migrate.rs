@@ -4,8 +4,9 @@
 
 use crate::grants::{self, DbRole};
 use crate::migration::{self, Applied, Migration, MigrationError, migrations};
+use crate::postgres::conn::connect::Connector;
 use crate::postgres::conn::error::{classify, connecting};
-use crate::postgres::conn::pool::{connector, parse_url};
+use crate::postgres::conn::monitor::ConnectionMonitor;
 use crate::remote::Phase;
 use posthaste_core::ports::{StoreError, StoreResult};
 use std::time::Duration;
@@ -30,7 +31,6 @@ const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";
 const TRIES_MAX: u32 = 10;
 /// Pause between two attempts to run a statement.
 const TRY_PAUSE: Duration = Duration::from_millis(100);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The result of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,9 +49,9 @@ pub async fn migrate(url: &str) -> StoreResult<MigrateReport> {
 
 /// Migrates the database with the given list of migrations. See [`migrate`].
 pub async fn migrate_with(url: &str, migrations: &[Migration]) -> StoreResult<MigrateReport> {
-    let config = parse_url(url, "posthaste migrate", CONNECT_TIMEOUT)?;
+    let connector = Connector::new(url, "posthaste migrate", &ConnectionMonitor::default())?;
     let (client, connection) =
-        config.connect(connector()).await.map_err(|error| connecting(error).into_error(DOING, true))?;
+        connector.connect(None).await.map_err(|error| connecting(error).into_error(DOING, true))?;
     let (report, _) = futures_util::future::join(run(client, migrations), connection).await;
     report
 }

@@ -3,7 +3,7 @@
 
 use posthaste_core::JobId;
 use posthaste_core::ports::{AnnounceStore as _, Announcement, ListenStore as _, Stage, StoreError};
-use posthaste_store::postgres::{PostgresListener, PostgresStore};
+use posthaste_store::postgres::{ConnectionMonitor, PostgresListener, PostgresStore};
 use posthaste_testkit::harness::Harness;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,7 +26,7 @@ async fn next(listener: &mut PostgresListener) -> Result<Vec<Stage>, StoreError>
 
 /// Creates a connected listener without pending notifications.
 async fn connected(h: &Database) -> PostgresListener {
-    let mut listener = PostgresListener::new(h.url()).expect("a listener");
+    let mut listener = PostgresListener::new(h.url(), &ConnectionMonitor::default()).expect("a listener");
     assert_eq!(next(&mut listener).await.expect("the first notification"), Stage::ALL);
     listener
 }
@@ -78,7 +78,7 @@ async fn a_broken_connection_is_reported_once_and_re_established() {
 #[tokio::test]
 async fn cancelling_a_wait_loses_no_notification() {
     let h = Harness::postgres("announce").await;
-    let mut listener = PostgresListener::new(h.url()).expect("a listener");
+    let mut listener = PostgresListener::new(h.url(), &ConnectionMonitor::default()).expect("a listener");
     // Each wait is too short to connect, but the connection is still established.
     let mut first = None;
     for _ in 0..10_000 {
@@ -118,11 +118,13 @@ async fn the_smallest_finished_job_arrives_with_the_wake_up() {
 #[tokio::test]
 async fn an_unavailable_server_is_an_error_each_time() {
     // No server listens on port 1.
-    let mut listener = PostgresListener::new("postgres://nobody@127.0.0.1:1/none").expect("a listener");
+    let mut listener =
+        PostgresListener::new("postgres://nobody@127.0.0.1:1/none", &ConnectionMonitor::default())
+            .expect("a listener");
     for _ in 0..3 {
         let received = next(&mut listener).await;
         assert!(matches!(received, Err(StoreError::Unavailable { .. })), "{received:?}");
     }
-    let refused = PostgresListener::new("postgres://a@b/c?sslmode=require");
+    let refused = PostgresListener::new("postgres://a@b/c?sslmode=allow", &ConnectionMonitor::default());
     assert!(matches!(refused, Err(StoreError::Unusable { .. })), "{refused:?}");
 }

@@ -1,7 +1,9 @@
 //! Classifies errors of the driver and the pool as [`Fault`]s.
 
+use crate::postgres::conn::failure::ConnectError;
+use crate::postgres::conn::monitor::ConnectFailure;
 use crate::remote::{Fault, Phase};
-use deadpool_postgres::{HookError, PoolError, TimeoutType};
+use deadpool::managed::{PoolError, TimeoutType};
 use posthaste_core::ports::Cause;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
@@ -59,7 +61,7 @@ fn is_stale_plan(db: &DbError) -> bool {
         || (*db.code() == SqlState::FEATURE_NOT_SUPPORTED && db.message().starts_with("cached plan"))
 }
 
-/// Classifies an error of a statement that had no effect and left the connection usable.
+/// Classifies an error of a statement that had no effect.
 fn by_code(error: Error) -> Fault {
     let code = error.code().map_or("", SqlState::code).to_owned();
     let cause: Cause = error.into();
@@ -69,6 +71,8 @@ fn by_code(error: Error) -> Fault {
         // The statement was cancelled, or the server is out of memory or connections. A later call may succeed.
         "57014" | "53200" | "53300" => Fault::TimedOut(cause),
         "53100" => Fault::Full(cause),
+        // The server has become read-only, for example a standby. A new connection looks for the primary.
+        "25006" => Fault::Away(cause),
         // A constraint violation (23xxx, or PH001 raised by a trigger), a missing privilege (42501) or a value that no
         // column accepts.
         _ => Fault::Refused(cause),
@@ -76,39 +80,33 @@ fn by_code(error: Error) -> Fault {
 }
 
 /// Classifies an error of the pool. No statement has been sent yet.
-pub(crate) fn classify_pool(error: PoolError) -> Fault {
+pub(crate) fn classify_pool(error: PoolError<ConnectError>) -> Fault {
     match error {
         PoolError::Timeout(TimeoutType::Wait) => {
             Fault::TimedOut("every connection of this role is in use".into())
         }
-        PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
-            Fault::TimedOut("the server did not respond in time".into())
-        }
         PoolError::Backend(error) => connecting(error),
-        PoolError::PostCreateHook(HookError::Backend(error)) => connecting(error),
-        PoolError::PostCreateHook(HookError::Message(text)) => Fault::Unusable(text.into_owned()),
-        PoolError::Closed | PoolError::NoRuntimeSpecified => Fault::Away(error.into()),
+        PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle)
+        | PoolError::PostCreateHook(_)
+        | PoolError::Closed
+        | PoolError::NoRuntimeSpecified => Fault::Away(error.to_string().into()),
     }
 }
 
 /// Classifies an error that occurred while connecting or setting the role.
-pub(crate) fn connecting(error: Error) -> Fault {
-    let Some(db) = error.as_db_error() else {
-        return Fault::Away(error.into());
-    };
-    let code = db.code().code();
-    if code.starts_with("28") || code == "3D000" {
-        return Fault::Unusable(format!("PostgreSQL refused the login: {}", db.message()));
+pub(crate) fn connecting(error: ConnectError) -> Fault {
+    if error.is_permanent() {
+        let is_login = error.reason() == ConnectFailure::Authentication;
+        let what = if is_login { "PostgreSQL refused the login" } else { "PostgreSQL cannot be used" };
+        return Fault::Unusable(format!("{what}: {error}"));
     }
-    if code == "22023" {
-        let message = db.message();
-        return Fault::Unusable(format!("{message}: run `posthaste migrate` first, which creates it"));
+    match error.code().map(SqlState::code) {
+        Some("22023") => Fault::Unusable(format!("{error}: run `posthaste migrate` first, which creates it")),
+        Some("42501") => {
+            Fault::Unusable(format!("this login may not use its role: {error}; grant the role to the login"))
+        }
+        Some("53300") => Fault::TimedOut(error.into()),
+        Some(_) | None if error.reason() == ConnectFailure::Timeout => Fault::TimedOut(error.into()),
+        Some(_) | None => Fault::Away(error.into()),
     }
-    if code == "42501" {
-        return Fault::Unusable(format!(
-            "this login may not use its role: {}; grant the role to the login",
-            db.message()
-        ));
-    }
-    if code == "53300" { Fault::TimedOut(error.into()) } else { Fault::Away(error.into()) }
 }

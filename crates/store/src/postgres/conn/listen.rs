@@ -5,30 +5,30 @@
 //! Cancelling the wait therefore does not interrupt the connection or its setup, and the server does not have to buffer
 //! notifications for a busy process.
 
+use crate::postgres::conn::connect::{Connector, Transport};
 use crate::postgres::conn::error::{classify, connecting};
-use crate::postgres::conn::pool::{connector, parse_url};
+use crate::postgres::conn::monitor::ConnectionMonitor;
 use crate::remote::{Fault, Phase};
 use posthaste_core::ports::{Announcement, ListenStore, StoreResult};
 use std::future::{pending, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::{AsyncMessage, Client, Config, Connection};
+use tokio_postgres::{AsyncMessage, Client};
 
 const PROGRAM: &str = "posthaste listener";
 const DOING: &str = "listening for announcements";
 /// The statement that subscribes to the channel used by `sql/announce/announce.sql`.
 const LISTEN: &str = "LISTEN posthaste";
-/// Timeout for connecting, and timeout for LISTEN.
+/// Timeout for LISTEN.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A listener for the notifications of all processes that use the database, including this one. The URL must connect to
 /// the server directly, without a connection pooler. Any login will do, since LISTEN needs no privilege.
 pub struct PostgresListener {
-    config: Config,
+    connector: Arc<Connector>,
     task: Option<ListenTask>,
 }
 
@@ -41,14 +41,15 @@ impl std::fmt::Debug for PostgresListener {
 
 impl PostgresListener {
     /// Parses the URL. The first call to [`ListenStore::next_announcements`] connects.
-    pub fn new(url: &str) -> StoreResult<Self> {
-        Ok(Self { config: parse_url(url, PROGRAM, ANSWER_TIMEOUT)?, task: None })
+    pub fn new(url: &str, monitor: &ConnectionMonitor) -> StoreResult<Self> {
+        Ok(Self { connector: Arc::new(Connector::new(url, PROGRAM, monitor)?), task: None })
     }
 }
 
 impl ListenStore for PostgresListener {
     async fn next_announcements(&mut self) -> StoreResult<Announcement> {
-        let received = self.task.get_or_insert_with(|| ListenTask::open(self.config.clone())).receive().await;
+        let received =
+            self.task.get_or_insert_with(|| ListenTask::open(Arc::clone(&self.connector))).receive().await;
         received.map_err(|fault| {
             // The next wait starts a new task.
             self.task = None;
@@ -65,11 +66,11 @@ struct ListenTask {
 }
 
 impl ListenTask {
-    fn open(config: Config) -> Self {
+    fn open(connector: Arc<Connector>) -> Self {
         let mailbox = Arc::new(Mailbox::default());
         let shared = Arc::clone(&mailbox);
         let task = tokio::spawn(async move {
-            let fault = listen(&config, &shared).await;
+            let fault = listen(&connector, &shared).await;
             shared.write(|received| received.fault = Some(fault));
         });
         Self { mailbox, task }
@@ -123,13 +124,12 @@ impl Mailbox {
 }
 
 /// Connects and collects notifications until an error occurs. Returns the error.
-async fn listen(config: &Config, mailbox: &Mailbox) -> Fault {
-    match timeout(ANSWER_TIMEOUT, config.connect(connector())).await {
-        Err(_) => timed_out(),
-        Ok(Err(error)) => connecting(error),
-        Ok(Ok((client, connection))) => tokio::select! {
+async fn listen(connector: &Connector, mailbox: &Mailbox) -> Fault {
+    match connector.connect(None).await {
+        Err(error) => connecting(error),
+        Ok((client, transport)) => tokio::select! {
             fault = begin(&client, mailbox) => fault,
-            fault = collect(connection, mailbox) => fault,
+            fault = collect(transport, mailbox) => fault,
         },
     }
 }
@@ -151,13 +151,9 @@ fn timed_out() -> Fault {
     Fault::TimedOut("the server did not respond in time".into())
 }
 
-async fn collect<S, T>(mut connection: Connection<S, T>, mailbox: &Mailbox) -> Fault
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-    T: AsyncRead + AsyncWrite + Unpin,
-{
+async fn collect(mut transport: Transport, mailbox: &Mailbox) -> Fault {
     loop {
-        match poll_fn(|context| connection.poll_message(context)).await {
+        match poll_fn(|context| transport.poll_message(context)).await {
             Some(Ok(AsyncMessage::Notification(word))) => {
                 mailbox.write(|received| received.announcement.add_message(word.payload()));
             }

@@ -18,8 +18,6 @@ pub struct PostgresOptions {
     pub roles: Vec<DbRole>,
     /// The maximum number of connections per role.
     pub connections_max: usize,
-    /// The timeout for establishing a connection.
-    pub connect_timeout: Duration,
     /// The maximum time that a call waits for a connection if all are in use.
     pub wait_timeout: Duration,
     /// The observer that receives the duration of each call.
@@ -36,7 +34,6 @@ impl std::fmt::Debug for PostgresOptions {
             .field("role_urls", &own_logins)
             .field("roles", &self.roles)
             .field("connections_max", &self.connections_max)
-            .field("connect_timeout", &self.connect_timeout)
             .field("wait_timeout", &self.wait_timeout)
             .finish_non_exhaustive()
     }
@@ -53,7 +50,6 @@ impl Default for PostgresOptions {
             role_urls: Vec::new(),
             roles,
             connections_max: 4,
-            connect_timeout: Duration::from_secs(5),
             wait_timeout: Duration::from_secs(10),
             observer: Observer::default(),
             monitor: ConnectionMonitor::default(),

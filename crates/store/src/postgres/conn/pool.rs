@@ -4,47 +4,48 @@
 
 use crate::Observer;
 use crate::grants::DbRole;
+use crate::postgres::conn::connect::Connector;
 use crate::postgres::conn::error::classify_pool;
+use crate::postgres::conn::failure::ConnectError;
 use crate::postgres::conn::options::{Login, PostgresOptions, no_login_text};
 use crate::postgres::conn::session::Session;
 use crate::remote::{Call, Fault};
-use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use deadpool::Runtime;
+use deadpool::managed::{self, Hook, Metrics, RecycleError, RecycleResult};
+use deadpool_postgres::ClientWrapper;
 use posthaste_core::ports::{StoreError, StoreResult};
 use std::future::Future;
 use std::time::Duration;
-use tokio_postgres::config::SslMode;
-use tokio_postgres::{Config, NoTls};
 
-/// TCP user timeout and keepalive idle time, after which an unreachable server is detected.
-const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The pool of connections with one login.
+type Pool = managed::Pool<Manager>;
 
-/// Parses a database URL. Returns an error for unsupported options.
-pub(crate) fn parse_url(url: &str, program: &str, timeout: Duration) -> StoreResult<Config> {
-    let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-        let cause = error.into_source().map_or_else(String::new, |source| format!(": {source}"));
-        StoreError::Unusable { what: format!("the URL of the PostgreSQL database cannot be read{cause}") }
-    })?;
-    // Stricter modes require TLS, which is not supported.
-    if ![SslMode::Disable, SslMode::Prefer].contains(&config.get_ssl_mode()) {
-        return Err(StoreError::Unusable {
-            what: "the URL of the PostgreSQL database has sslmode=require, but this version of Posthaste \
-                   does not support TLS to PostgreSQL: use sslmode=prefer or disable on a trusted \
-                   network, or a local tunnel"
-                .to_owned(),
-        });
-    }
-    config.application_name(program);
-    config.connect_timeout(timeout);
-    if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(DEAD_PEER_TIMEOUT);
-    }
-    config.keepalives_idle(DEAD_PEER_TIMEOUT);
-    Ok(config)
+/// Creates the connections of a pool.
+pub(crate) struct Manager {
+    connector: Connector,
+    /// The statement that a new connection executes first.
+    setup: Option<String>,
 }
 
-/// Returns the TLS connector used for all connections. TLS is not supported.
-pub(crate) const fn connector() -> NoTls {
-    NoTls
+impl managed::Manager for Manager {
+    type Type = ClientWrapper;
+    type Error = ConnectError;
+
+    async fn create(&self) -> Result<ClientWrapper, ConnectError> {
+        let (client, transport) = self.connector.connect(self.setup.as_deref()).await?;
+        // Every call on the connection reports the error, too.
+        let task = tokio::spawn(async move {
+            if let Err(error) = transport.await {
+                let error: &dyn std::error::Error = &error;
+                tracing::debug!(error, "connection to the database lost");
+            }
+        });
+        Ok(ClientWrapper::new(client, task))
+    }
+
+    async fn recycle(&self, client: &mut ClientWrapper, _: &Metrics) -> RecycleResult<ConnectError> {
+        if client.is_closed() { Err(RecycleError::message("the connection was closed")) } else { Ok(()) }
+    }
 }
 
 /// The connection pool of one role. Connections are opened on demand, so an unused role costs nothing and needs no URL.
@@ -98,31 +99,17 @@ impl RolePool {
 }
 
 fn build(login: Login<'_>, program: &str, options: &PostgresOptions) -> StoreResult<Pool> {
-    let config = parse_url(login.url, program, options.connect_timeout)?;
-    let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-    let manager = Manager::from_config(config, connector(), manager_config);
-    let mut builder = Pool::builder(manager)
+    let connector = Connector::new(login.url, program, &options.monitor)?;
+    let setup = login.takes_role.map(|role| format!("SET ROLE {}", role.name()));
+    Pool::builder(Manager { connector, setup })
         .max_size(options.connections_max.max(1))
         .wait_timeout(Some(options.wait_timeout))
-        .create_timeout(Some(options.connect_timeout))
-        .recycle_timeout(Some(options.connect_timeout))
         .runtime(Runtime::Tokio1)
-        .pre_recycle(replan_periodically());
-    if let Some(role) = login.takes_role {
-        builder = builder.post_create(set_role(role));
-    }
-    builder.build().map_err(|error| StoreError::Unusable {
-        what: format!("the connection pool cannot be created: {error}"),
-    })
-}
-
-fn set_role(role: DbRole) -> Hook {
-    Hook::async_fn(move |client, _| {
-        Box::pin(async move {
-            let statement = format!("SET ROLE {}", role.name());
-            client.batch_execute(&statement).await.map_err(HookError::Backend)
+        .pre_recycle(replan_periodically())
+        .build()
+        .map_err(|error| StoreError::Unusable {
+            what: format!("the connection pool cannot be created: {error}"),
         })
-    })
 }
 
 /// Interval at which a connection discards its prepared statements.
@@ -131,8 +118,8 @@ const PLAN_AGE_MAX: Duration = Duration::from_secs(60);
 /// Clears the cache of prepared statements periodically. A cached generic plan made for a small table may be very slow
 /// once the table has grown. Statements are therefore prepared again at use 1, 4, 16, 64, … of a connection, because
 /// new tables grow fastest, and once a minute.
-fn replan_periodically() -> Hook {
-    Hook::sync_fn(|client, metrics| {
+fn replan_periodically() -> Hook<Manager> {
+    Hook::sync_fn(|client: &mut ClientWrapper, metrics| {
         let uses = metrics.recycle_count;
         let is_young = uses.is_power_of_two() && uses.ilog2() % 2 == 0;
         let minutes =
@@ -143,24 +130,4 @@ fn replan_periodically() -> Hook {
         }
         Ok(())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refusal(url: &str) -> String {
-        match parse_url(url, "test", Duration::from_secs(1)) {
-            Ok(_) => String::new(),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    #[test]
-    fn required_encryption_is_never_dropped_silently() {
-        assert_eq!(refusal("postgres://a@b/c"), "");
-        assert_eq!(refusal("postgres://a@b/c?sslmode=disable"), "");
-        assert!(refusal("postgres://a@b/c?sslmode=require").contains("sslmode=require"));
-        assert!(refusal("postgres://a@b/c?sslmode=verify-full").contains("cannot be read"));
-    }
 }

@@ -1,12 +1,10 @@
 //! Creates and drops the temporary databases that benchmarks use.
 
+use crate::postgres::conn::connect::Connector;
 use crate::postgres::conn::error::{classify, connecting};
-use crate::postgres::conn::pool::{connector, parse_url};
+use crate::postgres::conn::monitor::ConnectionMonitor;
 use crate::remote::Phase;
 use posthaste_core::ports::{StoreError, StoreResult};
-use std::time::Duration;
-
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Creates an empty database. `name` may contain lower-case letters, digits and underscores.
 pub async fn create_database(server_url: &str, name: &str) -> StoreResult<()> {
@@ -38,9 +36,9 @@ async fn execute(
 }
 
 async fn run(url: &str, doing: &'static str, sql: String) -> StoreResult<()> {
-    let config = parse_url(url, "posthaste bench", CONNECT_TIMEOUT)?;
+    let connector = Connector::new(url, "posthaste bench", &ConnectionMonitor::default())?;
     let (client, connection) =
-        config.connect(connector()).await.map_err(|error| connecting(error).into_error(doing, true))?;
+        connector.connect(None).await.map_err(|error| connecting(error).into_error(doing, true))?;
     let work = async move { client.batch_execute(&sql).await };
     let (done, _) = futures_util::future::join(work, connection).await;
     done.map_err(|error| classify(error, Phase::MayBeDone).into_error(doing, false))

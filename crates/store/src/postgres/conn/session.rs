@@ -2,8 +2,9 @@
 //! error or cancellation, the connection is closed instead, and the server rolls back.
 
 use crate::postgres::conn::error::classify;
+use crate::postgres::conn::pool::Manager;
 use crate::remote::{Fault, Phase};
-use deadpool_postgres::Object;
+use deadpool::managed::Object;
 use futures_util::future::{join, join3};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
@@ -32,7 +33,7 @@ impl TransactionMode {
 }
 
 pub(crate) struct Session {
-    connection: Option<Object>,
+    connection: Option<Object<Manager>>,
     /// Whether a response is outstanding or will never arrive.
     awaiting: bool,
     /// Whether a transaction is open.
@@ -40,11 +41,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) const fn new(connection: Object) -> Self {
+    pub(crate) const fn new(connection: Object<Manager>) -> Self {
         Self { connection: Some(connection), awaiting: false, in_transaction: false }
     }
 
-    fn connection(&self) -> Result<&Object, Fault> {
+    fn connection(&self) -> Result<&Object<Manager>, Fault> {
         match &self.connection {
             Some(connection) if !connection.is_closed() => Ok(connection),
             Some(_) | None => Err(Fault::Away("the connection was closed".into())),

@@ -1,0 +1,318 @@
+//! Connects to a PostgreSQL server: tries the hosts of a URL in turn, negotiates TLS, logs in, and checks that the
+//! server is writable.
+
+use crate::postgres::conn::failure::{ConnectError, HostFailure};
+use crate::postgres::conn::monitor::{ConnectFailure, ConnectedServer, ConnectionMonitor, TlsSession};
+use crate::postgres::conn::socket::{Socket, SocketPlace};
+use crate::postgres::conn::tls::{EncryptedSocket, Handshake, MaybeHandshake, TlsContext};
+use crate::postgres::conn::url::{
+    ChannelBinding, ConnectionUrl, Host, Negotiation, Place, SessionAttributes, SslMode,
+};
+use posthaste_core::ports::{StoreError, StoreResult};
+use rustls::pki_types::ServerName;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
+use tokio_postgres::config::{SslMode as DriverSslMode, SslNegotiation as DriverNegotiation};
+use tokio_postgres::{Client, Config, Connection, SimpleQueryMessage};
+
+/// The message that requests TLS: length 8 and the code 80877103.
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+
+/// The part of a connection that transfers messages. It must be polled.
+pub(crate) type Transport = Connection<Socket, EncryptedSocket>;
+
+/// A way to connect to the server of a URL.
+pub(crate) struct Connector {
+    url: ConnectionUrl,
+    /// `None` if TLS is disabled.
+    tls: Option<TlsContext>,
+    program: String,
+    monitor: ConnectionMonitor,
+    /// The index of the host of the last connection. With several hosts, it is tried first.
+    last_host: AtomicUsize,
+}
+
+/// Whether a connection attempt uses TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encryption {
+    /// Only TLS.
+    Required,
+    /// TLS if the server offers it.
+    IfOffered,
+    Never,
+}
+
+impl Connector {
+    /// Parses the URL and reads the certificates that it names. `program` is the application name of the connections.
+    pub(crate) fn new(url: &str, program: &str, monitor: &ConnectionMonitor) -> StoreResult<Self> {
+        let unusable = |reason| StoreError::Unusable {
+            what: format!("the URL of the PostgreSQL database cannot be used: {reason}"),
+        };
+        let url = ConnectionUrl::parse(url).map_err(unusable)?;
+        let tls = match url.tls.mode {
+            SslMode::Disable => None,
+            SslMode::Prefer | SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => {
+                Some(TlsContext::load(&url.tls).map_err(unusable)?)
+            }
+        };
+        let (program, monitor) = (program.to_owned(), monitor.clone());
+        Ok(Self { url, tls, program, monitor, last_host: AtomicUsize::new(0) })
+    }
+
+    /// Connects to the first suitable host. `setup` is executed on the new connection.
+    pub(crate) async fn connect(&self, setup: Option<&str>) -> Result<(Client, Transport), ConnectError> {
+        // Boxed, because the future is too large to be part of every call's future.
+        let connected = Box::pin(self.try_hosts(setup)).await;
+        match &connected {
+            Ok((_, _, server)) => self.monitor.connected(server.clone()),
+            Err(error) => self.monitor.failed(error.reason()),
+        }
+        connected.map(|(client, transport, _)| (client, transport))
+    }
+
+    async fn try_hosts(
+        &self,
+        setup: Option<&str>,
+    ) -> Result<(Client, Transport, ConnectedServer), ConnectError> {
+        let mut failures = Vec::new();
+        let first = match self.url.session {
+            SessionAttributes::Any => 0,
+            SessionAttributes::ReadWrite | SessionAttributes::Primary => {
+                self.last_host.load(Ordering::Relaxed)
+            }
+        };
+        let count = self.url.hosts.len();
+        for (at, host) in self.url.hosts.iter().enumerate().cycle().skip(first).take(count) {
+            match self.try_host(host, setup).await {
+                Ok(connected) => {
+                    self.last_host.store(at, Ordering::Relaxed);
+                    return Ok(connected);
+                }
+                Err(failure) => {
+                    let is_final = failure.is_final();
+                    failures.push((host.to_string(), failure));
+                    // As in libpq, a refused login ends the search.
+                    if is_final {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(ConnectError::new(failures))
+    }
+
+    /// Tries every address of a host. The limit holds for each address.
+    async fn try_host(
+        &self,
+        host: &Host,
+        setup: Option<&str>,
+    ) -> Result<(Client, Transport, ConnectedServer), HostFailure> {
+        let limit = self.url.connect_timeout;
+        let resolved = timeout(limit, SocketPlace::resolve(&host.place, host.port)).await;
+        let places = match resolved {
+            Err(_) => {
+                return Err(HostFailure::new(ConnectFailure::Dns, "the host name was not resolved in time"));
+            }
+            Ok(Err(error)) => {
+                return Err(HostFailure::new(
+                    ConnectFailure::Dns,
+                    format!("the host name cannot be resolved: {error}"),
+                ));
+            }
+            Ok(Ok(places)) => places,
+        };
+        let mut last = HostFailure::new(ConnectFailure::Dns, "the host name has no address");
+        for place in places {
+            match timeout(limit, self.try_place(host, &place, setup)).await {
+                Ok(Ok(connected)) => return Ok(connected),
+                Ok(Err(failure)) if failure.is_final() => return Err(failure),
+                Ok(Err(failure)) => last = failure,
+                Err(_) => {
+                    let text = format!("no connection within {} s (connect_timeout)", limit.as_secs());
+                    last = HostFailure::new(ConnectFailure::Timeout, text);
+                }
+            }
+        }
+        Err(last)
+    }
+
+    /// Connects to an address. With `sslmode=prefer`, connects again without TLS if the server refuses a connection
+    /// with TLS.
+    async fn try_place(
+        &self,
+        host: &Host,
+        place: &SocketPlace,
+        setup: Option<&str>,
+    ) -> Result<(Client, Transport, ConnectedServer), HostFailure> {
+        let encryption = match (self.url.tls.mode, place) {
+            (SslMode::Disable, _) | (_, SocketPlace::Unix(_)) => Encryption::Never,
+            (SslMode::Prefer, SocketPlace::Tcp(_)) => Encryption::IfOffered,
+            (SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull, SocketPlace::Tcp(_)) => {
+                Encryption::Required
+            }
+        };
+        match Box::pin(self.log_in(host, place, encryption)).await {
+            Err(failure) if encryption == Encryption::IfOffered && failure.allows_plain_text() => {
+                let plain = Box::pin(self.log_in(host, place, Encryption::Never)).await;
+                self.prepare(plain.map_err(|plain| plain.after(&failure))?, host, place, setup).await
+            }
+            logged_in => self.prepare(logged_in?, host, place, setup).await,
+        }
+    }
+
+    async fn log_in(
+        &self,
+        host: &Host,
+        place: &SocketPlace,
+        encryption: Encryption,
+    ) -> Result<LoggedIn, HostFailure> {
+        let mut socket = Socket::open(place, &self.url).await.map_err(|error| HostFailure::io(&error))?;
+        let encrypted = encryption != Encryption::Never && self.negotiate(&mut socket, encryption).await?;
+        if !encrypted && !place.is_local() {
+            socket.refuse_clear_text_password();
+        }
+        let session = Arc::new(OnceLock::new());
+        let mut config = self.driver_config();
+        let mode = if encrypted { DriverSslMode::Require } else { DriverSslMode::Disable };
+        config.ssl_mode(mode).ssl_negotiation(DriverNegotiation::Direct);
+        let handshake = if encrypted { self.handshake(host, &session)? } else { None };
+        let connected = config.connect_raw(socket, MaybeHandshake(handshake)).await;
+        let (client, transport) = connected.map_err(|error| HostFailure::driver(&error))?;
+        Ok(LoggedIn { client, transport, tls: session.get().cloned() })
+    }
+
+    /// Requests TLS from the server. Returns whether the handshake may begin.
+    async fn negotiate(&self, socket: &mut Socket, encryption: Encryption) -> Result<bool, HostFailure> {
+        if self.url.tls.negotiation == Negotiation::Direct {
+            return Ok(true);
+        }
+        let io = |error: std::io::Error| HostFailure::io(&error);
+        socket.write_all(&SSL_REQUEST).await.map_err(io)?;
+        let mode = self.url.tls.mode.name();
+        match socket.read_u8().await.map_err(io)? {
+            b'S' => Ok(true),
+            b'N' if encryption == Encryption::IfOffered => Ok(false),
+            b'N' => {
+                let text = format!("the server does not support TLS, which sslmode={mode} requires");
+                Err(HostFailure::new(ConnectFailure::Tls, text))
+            }
+            _ => Err(HostFailure::new(
+                ConnectFailure::Tls,
+                "the response to the TLS request is not PostgreSQL's",
+            )),
+        }
+    }
+
+    fn driver_config(&self) -> Config {
+        let mut config = Config::new();
+        config.application_name(&self.program).channel_binding(match self.url.tls.channel_binding {
+            ChannelBinding::Disable => tokio_postgres::config::ChannelBinding::Disable,
+            ChannelBinding::Prefer => tokio_postgres::config::ChannelBinding::Prefer,
+            ChannelBinding::Require => tokio_postgres::config::ChannelBinding::Require,
+        });
+        let url = &self.url;
+        url.user.as_ref().map(|user| config.user(user));
+        url.password.as_ref().map(|password| config.password(password));
+        url.database.as_ref().map(|database| config.dbname(database));
+        url.options.as_ref().map(|options| config.options(options));
+        config
+    }
+
+    /// Returns the TLS handshake for a host, or `None` if TLS is disabled. The handshake stores its result in `session`.
+    fn handshake(
+        &self,
+        host: &Host,
+        session: &Arc<OnceLock<TlsSession>>,
+    ) -> Result<Option<Handshake>, HostFailure> {
+        let (Some(tls), Place::Tcp { name, .. }) = (&self.tls, &host.place) else {
+            return Ok(None);
+        };
+        let failed = |text| HostFailure::new(ConnectFailure::Tls, text);
+        let server_name = ServerName::try_from(name.clone());
+        Ok(Some(Handshake {
+            config: tls.config().map_err(failed)?,
+            name: server_name.map_err(|_| failed(format!("{name:?} is not a valid host name for TLS")))?,
+            verified: tls.verified(),
+            needs_alpn: self.url.tls.negotiation == Negotiation::Direct,
+            session: Arc::clone(session),
+        }))
+    }
+
+    /// Checks that the server is writable if the URL requests that, and executes `setup`.
+    async fn prepare(
+        &self,
+        logged_in: LoggedIn,
+        host: &Host,
+        place: &SocketPlace,
+        setup: Option<&str>,
+    ) -> Result<(Client, Transport, ConnectedServer), HostFailure> {
+        let LoggedIn { client, mut transport, tls } = logged_in;
+        if self.url.session != SessionAttributes::Any {
+            let rows = run(&mut transport, client.simple_query(SESSION_STATE)).await?;
+            check_session(self.url.session, &rows)?;
+        }
+        if let Some(setup) = setup {
+            run(&mut transport, client.batch_execute(setup)).await?;
+        }
+        let name = match &host.place {
+            Place::Tcp { name, .. } => name.clone(),
+            Place::Unix(folder) => folder.display().to_string(),
+        };
+        let server = ConnectedServer { host: name, port: host.port, address: place.address(), tls };
+        Ok((client, transport, server))
+    }
+}
+
+struct LoggedIn {
+    client: Client,
+    transport: Transport,
+    tls: Option<TlsSession>,
+}
+
+/// Reads whether the server is a standby, and whether transactions are read-only.
+const SESSION_STATE: &str =
+    "SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only')";
+
+fn check_session(wanted: SessionAttributes, rows: &[SimpleQueryMessage]) -> Result<(), HostFailure> {
+    let row = rows.iter().find_map(
+        |message| {
+            if let SimpleQueryMessage::Row(row) = message { Some(row) } else { None }
+        },
+    );
+    let value = |at: usize| row.and_then(|row| row.get(at));
+    let is_standby = value(0) != Some("f");
+    let is_read_only = wanted == SessionAttributes::ReadWrite && value(1) != Some("off");
+    if is_standby {
+        return Err(HostFailure::new(ConnectFailure::ReadOnly, "the server is a standby"));
+    }
+    if is_read_only {
+        return Err(HostFailure::new(ConnectFailure::ReadOnly, "the server is read-only"));
+    }
+    Ok(())
+}
+
+/// Runs a query while transferring its messages.
+async fn run<T>(
+    transport: &mut Transport,
+    query: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, HostFailure> {
+    let transfer = async {
+        loop {
+            match poll_fn(|context| transport.poll_message(context)).await {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return HostFailure::driver(&error),
+                None => {
+                    return HostFailure::new(ConnectFailure::Unreachable, "the server closed the connection");
+                }
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        result = query => result.map_err(|error| HostFailure::driver(&error)),
+        failure = transfer => Err(failure),
+    }
+}

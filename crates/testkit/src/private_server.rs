@@ -5,6 +5,7 @@
 use crate::signals;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
 use rustix::process::Signal;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -138,6 +139,15 @@ impl PrivateServer {
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
+    }
+
+    /// Replaces a file in the data folder. It belongs to the server's user, as PostgreSQL requires of a private key.
+    pub fn replace(&self, file: &str, text: &str) {
+        let path = self.data.join(file);
+        std::fs::write(&path, text).expect("to write a file");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("permissions");
+        let owner = std::fs::metadata(&self.data).expect("the data folder");
+        std::os::unix::fs::chown(&path, Some(owner.uid()), Some(owner.gid())).expect("an owner");
     }
 
     fn write(&self, file: &str, text: &str) {

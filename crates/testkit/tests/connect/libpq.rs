@@ -1,4 +1,4 @@
-//! Connects with libpq, for comparison. `libpq.py` runs in the Python of `scripts/with-tools`, with an empty home folder.
+//! Connects with libpq, for comparison. `libpq.py` runs in the Python of `scripts/with-tools`, with an empty home.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

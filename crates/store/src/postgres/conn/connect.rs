@@ -221,7 +221,7 @@ impl Connector {
         config
     }
 
-    /// Returns the TLS handshake for a host, or `None` if TLS is disabled. The handshake stores its result in `session`.
+    /// Returns the TLS handshake for a host, or `None` if TLS is disabled. The handshake writes to `session`.
     fn handshake(
         &self,
         host: &Host,

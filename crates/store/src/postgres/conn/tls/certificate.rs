@@ -107,7 +107,7 @@ fn parse_address(bytes: &[u8]) -> Option<IpAddr> {
 }
 
 /// Returns the channel binding data `tls-server-end-point` (RFC 5929): the hash of the certificate with the hash
-/// function of its signature, or SHA-256 instead of MD5 and SHA-1. Returns `None` for other signatures, such as Ed25519.
+/// function of its signature, or SHA-256 instead of MD5 and SHA-1. Returns `None` for other signatures (Ed25519).
 pub(crate) fn end_point_hash(der: &[u8]) -> Option<Vec<u8>> {
     let certificate = Certificate::from_der(der).ok()?;
     let hash = match certificate.signature_algorithm().oid.to_string().as_str() {

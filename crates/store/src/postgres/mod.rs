@@ -6,6 +6,7 @@ mod conn;
 mod migrate;
 mod roles;
 
+pub use conn::connect::check_url;
 pub use conn::listen::PostgresListener;
 pub use conn::monitor::{ConnectFailure, ConnectedServer, ConnectionMonitor, TlsSession, Verified};
 pub use conn::options::PostgresOptions;

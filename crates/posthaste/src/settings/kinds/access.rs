@@ -4,6 +4,7 @@ use super::Kind;
 use crate::database::{DatabaseUrl, ServerUrl};
 use crate::settings::secret::Secret;
 use posthaste_services::seal::SealingKey;
+use posthaste_store::postgres::check_url;
 use std::collections::HashSet;
 
 /// A database URL for either engine.
@@ -15,7 +16,11 @@ impl Kind for DatabaseAt {
     const METAVAR: &'static str = "URL";
 
     fn read(&self, text: &str) -> Result<DatabaseUrl, String> {
-        text.parse().map_err(|_| self.accepts())
+        let url = text.parse().map_err(|_| self.accepts())?;
+        if let DatabaseUrl::Postgres(url) = &url {
+            check(url, &self.accepts())?;
+        }
+        Ok(url)
     }
 
     fn accepts(&self) -> String {
@@ -32,12 +37,19 @@ impl Kind for ServerAt {
     const METAVAR: &'static str = "URL";
 
     fn read(&self, text: &str) -> Result<ServerUrl, String> {
-        text.parse().map_err(|_| self.accepts())
+        let url = text.parse().map_err(|_| self.accepts())?;
+        check(&url, &self.accepts())?;
+        Ok(url)
     }
 
     fn accepts(&self) -> String {
         "postgres://<user>@<host>/<database>".to_owned()
     }
+}
+
+/// Checks the parameters of a PostgreSQL URL.
+fn check(url: &ServerUrl, accepts: &str) -> Result<(), String> {
+    check_url(url.expose()).map_err(|reason| format!("{accepts}, but {reason}"))
 }
 
 /// The root key. It must fit into a header, because it is sent as a bearer token, and it must be hard to guess, because
@@ -130,10 +142,14 @@ mod tests {
             ("sqlite://", false, false),
             ("", false, false),
             ("mysql://h/d", false, false),
+            ("postgres://u@h1,h2/d?sslmode=require", true, true),
+            ("postgres://u:hush@h/d?sslmode=allow", false, false),
         ] {
             assert_eq!(DatabaseAt.read(text).is_ok(), any, "{text}");
             assert_eq!(ServerAt.read(text).is_ok(), server, "{text}");
         }
+        let message = ServerAt.read("postgres://u:hush@h/d?sslmode=allow").unwrap_err();
+        assert!(message.contains("sslmode=allow is not supported") && !message.contains("hush"), "{message}");
     }
 
     #[test]

@@ -24,6 +24,15 @@ const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 /// The part of a connection that transfers messages. It must be polled.
 pub(crate) type Transport = Connection<Socket, EncryptedSocket>;
 
+/// Checks that a URL can be parsed. The files that it names are not read.
+///
+/// # Errors
+///
+/// Returns a description of the problem, without any value that may be a password.
+pub fn check_url(url: &str) -> Result<(), String> {
+    ConnectionUrl::parse(url).map(drop)
+}
+
 /// A way to connect to the server of a URL.
 pub(crate) struct Connector {
     url: ConnectionUrl,
@@ -252,7 +261,12 @@ impl Connector {
         let LoggedIn { client, mut transport, tls } = logged_in;
         if self.url.session != SessionAttributes::Any {
             let rows = run(&mut transport, client.simple_query(SESSION_STATE)).await?;
-            check_session(self.url.session, &rows)?;
+            if let Err(failure) = check_session(self.url.session, &rows) {
+                // Log out, so that the server does not log a lost connection.
+                drop(client);
+                let _ = transport.await;
+                return Err(failure);
+            }
         }
         if let Some(setup) = setup {
             run(&mut transport, client.batch_execute(setup)).await?;

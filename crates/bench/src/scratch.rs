@@ -3,7 +3,6 @@
 use anyhow::Context as _;
 use posthaste_store::{postgres, sqlite};
 use std::path::{Path, PathBuf};
-use url::Url;
 
 /// A database engine to measure.
 #[derive(Debug, Clone)]
@@ -54,11 +53,10 @@ impl Scratch {
     /// Creates a database on the PostgreSQL server at the URL `server`.
     async fn postgres(server: &str, name: &str) -> anyhow::Result<Self> {
         let name = format!("posthaste_bench_{}_{}", std::process::id(), name.replace('-', "_"));
-        let mut url = Url::parse(server).context("reading the URL of the server")?;
-        url.set_path(&name);
+        let url = postgres::url_with_database(server, &name);
         postgres::create_database(server, &name).await?;
-        postgres::migrate(url.as_str()).await?;
-        Ok(Self { url: url.into(), what: ScratchKind::Database { server: server.to_owned(), name } })
+        postgres::migrate(&url).await?;
+        Ok(Self { url, what: ScratchKind::Database { server: server.to_owned(), name } })
     }
 
     pub async fn remove(self) {

@@ -10,7 +10,7 @@ pub use conn::connect::check_url;
 pub use conn::listen::PostgresListener;
 pub use conn::monitor::{ConnectFailure, ConnectedServer, ConnectionMonitor, TlsSession, Verified};
 pub use conn::options::PostgresOptions;
-pub use conn::scratch::{create_database, drop_database, vacuum_database};
+pub use conn::scratch::{create_database, drop_database, url_with_database, vacuum_database};
 pub use migrate::{MIGRATIONS, MigrateReport, migrate, migrate_with};
 pub use roles::announce::PostgresAnnouncer;
 pub use roles::cleaner::PostgresCleaner;

@@ -6,6 +6,15 @@ use crate::postgres::conn::monitor::ConnectionMonitor;
 use crate::remote::Phase;
 use posthaste_core::ports::{StoreError, StoreResult};
 
+/// Returns the URL of another database on the same server.
+pub fn url_with_database(server_url: &str, name: &str) -> String {
+    let (address, query) = server_url.split_once('?').unwrap_or((server_url, ""));
+    let (scheme, rest) = address.split_once("://").unwrap_or(("postgres", address));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let query = if query.is_empty() { String::new() } else { format!("?{query}") };
+    format!("{scheme}://{authority}/{name}{query}")
+}
+
 /// Creates an empty database. `name` may contain lower-case letters, digits and underscores.
 pub async fn create_database(server_url: &str, name: &str) -> StoreResult<()> {
     execute(server_url, name, "creating a database", |name| format!("CREATE DATABASE {name}")).await
@@ -42,4 +51,20 @@ async fn run(url: &str, doing: &'static str, sql: String) -> StoreResult<()> {
     let work = async move { client.batch_execute(&sql).await };
     let (done, _) = futures_util::future::join(work, connection).await;
     done.map_err(|error| classify(error, Phase::MayBeDone).into_error(doing, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_database_keeps_hosts_and_parameters() {
+        for (url, expected) in [
+            ("postgres://u:p@h/a", "postgres://u:p@h/b"),
+            ("postgres://h", "postgres://h/b"),
+            ("postgresql://u@h1:1,h2/a?sslmode=require", "postgresql://u@h1:1,h2/b?sslmode=require"),
+        ] {
+            assert_eq!(url_with_database(url, "b"), expected);
+        }
+    }
 }

@@ -35,23 +35,20 @@ pub(crate) fn listen_url<'a>(settings: &'a Settings, options: &'a PostgresOption
     direct.or(options.url.as_deref()).or_else(any)
 }
 
-/// Calls `connect` until the server is available, because the server may be starting at the same time. Logs only the
-/// first failure.
+/// Calls `connect` until the server is available, because the server may be starting at the same time. Logs a failure
+/// when its reason changes.
 pub(crate) async fn wait_for<T, F: Future<Output = StoreResult<T>>>(
     connect: impl Fn() -> F,
 ) -> StoreResult<T> {
-    let mut is_logged = false;
+    let mut logged = String::new();
     loop {
         match connect().await {
             Err(error @ StoreError::Unavailable { .. }) => {
-                if !is_logged {
-                    let error = anyhow::Error::new(error);
-                    tracing::warn!(
-                        error = format!("{error:#}"),
-                        "database unavailable, retrying every second"
-                    );
+                let error = format!("{:#}", anyhow::Error::new(error));
+                if error != logged {
+                    tracing::warn!(error, "database unavailable, retrying every second");
                 }
-                is_logged = true;
+                logged = error;
                 tokio::time::sleep(CONNECT_RETRY_DELAY).await;
             }
             result => return result,

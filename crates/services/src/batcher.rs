@@ -54,8 +54,10 @@ impl<In> Failed<In> {
             StoreError::Unavailable { .. }
             | StoreError::OutcomeUnknown { .. }
             | StoreError::Busy { .. }
-            | StoreError::Full { .. } => true,
-            StoreError::Refused { .. } | StoreError::Unreadable { .. } | StoreError::Unusable { .. } => false,
+            | StoreError::Full { .. }
+            // For example a refused login, until the operator corrects the password.
+            | StoreError::Unusable { .. } => true,
+            StoreError::Refused { .. } | StoreError::Unreadable { .. } => false,
         };
         Self { error, again: is_retryable.then_some(reports) }
     }

@@ -19,6 +19,8 @@ pub(crate) enum Phase {
 pub(crate) enum Fault {
     /// There was no connection, or it broke before the commit. Nothing was done.
     Away(Cause),
+    /// The server has become read-only, for example a standby. Nothing was done.
+    ReadOnly(Cause),
     /// No connection was available within the timeout, or the server lacks resources. Not repeated, because a retry
     /// would only wait again.
     TimedOut(Cause),
@@ -40,7 +42,7 @@ impl Fault {
     /// Returns whether the store may repeat the call.
     pub(crate) const fn may_repeat(&self, idempotent: bool) -> bool {
         match self {
-            Self::Away(_) | Self::Clash(_) => true,
+            Self::Away(_) | Self::ReadOnly(_) | Self::Clash(_) => true,
             Self::Lost(_) => idempotent,
             Self::TimedOut(_)
             | Self::Locked(_)
@@ -54,7 +56,9 @@ impl Fault {
     /// Converts the fault to the error that the caller gets. A lost call that is idempotent counts as not done.
     pub(crate) fn into_error(self, doing: &'static str, idempotent: bool) -> StoreError {
         match self {
-            Self::Away(source) | Self::TimedOut(source) => StoreError::Unavailable { doing, source },
+            Self::Away(source) | Self::ReadOnly(source) | Self::TimedOut(source) => {
+                StoreError::Unavailable { doing, source }
+            }
             Self::Lost(source) if idempotent => StoreError::Unavailable { doing, source },
             Self::Lost(source) => StoreError::OutcomeUnknown { doing, source },
             Self::Clash(source) | Self::Locked(source) => StoreError::Busy { doing, source },
@@ -69,7 +73,9 @@ impl Fault {
     pub(crate) const fn spares_connection(&self) -> bool {
         match self {
             Self::Clash(_) | Self::Locked(_) | Self::Full(_) | Self::Refused(_) | Self::Unreadable(_) => true,
-            Self::Away(_) | Self::TimedOut(_) | Self::Lost(_) | Self::Unusable(_) => false,
+            Self::Away(_) | Self::ReadOnly(_) | Self::TimedOut(_) | Self::Lost(_) | Self::Unusable(_) => {
+                false
+            }
         }
     }
 }

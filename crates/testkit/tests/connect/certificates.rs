@@ -43,6 +43,26 @@ pub(crate) fn authority(common_name: &str) -> Authority {
     authority_with(common_name, &PKCS_ECDSA_P256_SHA256)
 }
 
+/// An authority whose certificate has expired.
+pub(crate) fn expired_authority(common_name: &str) -> Authority {
+    let mut params = params(&[], common_name, 2001);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
+}
+
+/// An authority that another one has signed.
+pub(crate) fn intermediate(authority: &Authority, common_name: &str) -> Authority {
+    let mut params = params(&[], common_name, 2100);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::signed_by(params, KeyPair::generate().expect("a key"), authority).expect("an authority")
+}
+
+/// A self-signed certificate that is not marked as an authority, but signs others.
+pub(crate) fn pretended_authority(common_name: &str) -> Authority {
+    let params = params(&["localhost"], common_name, 2100);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("a certificate")
+}
+
 fn authority_with(common_name: &str, algorithm: &'static SignatureAlgorithm) -> Authority {
     let mut params = CertificateParams::new(Vec::<String>::new()).expect("parameters");
     params.distinguished_name = named(common_name);

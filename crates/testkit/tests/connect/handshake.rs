@@ -7,6 +7,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -40,6 +41,9 @@ enum Way {
     Closes,
 }
 
+/// Far more than the limit of an attempt, which is one second.
+const DEADLINE: Duration = Duration::from_secs(60);
+
 fn acceptor() -> TlsAcceptor {
     let identity = server(&authority("A"), &["localhost"], "db", 2100);
     let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes()).unwrap();
@@ -57,11 +61,11 @@ async fn wait_for_end(mut stream: impl AsyncRead + Unpin) {
     while stream.read(&mut buffer).await.is_ok_and(|count| count > 0) {}
 }
 
-async fn end(stream: impl AsyncRead + AsyncWrite + Unpin, way: Way) {
-    match way {
-        Way::Closes => drop(stream),
-        Way::Hangs => wait_for_end(stream).await,
+async fn end(mut stream: impl AsyncRead + AsyncWrite + Unpin, way: Way) {
+    if way == Way::Closes {
+        let _ = stream.shutdown().await;
     }
+    wait_for_end(stream).await;
 }
 
 /// Serves one connection up to `stop`. Returns when the connection is closed.
@@ -104,7 +108,8 @@ async fn server_that_disappears_in_a_handshake_leaves_no_connection() {
             let client = tokio::spawn(async move { connect(&url).await });
             let (stream, _) = listener.accept().await.unwrap();
             // Ends only when the client has closed its side.
-            serve(stream, stop, way, acceptor.clone()).await;
+            let served = tokio::time::timeout(DEADLINE, serve(stream, stop, way, acceptor.clone())).await;
+            assert!(served.is_ok(), "{way:?} {stop:?}: the connection was not closed");
             let error = client.await.unwrap().expect_err("a failure");
             let is_timeout = error.contains("within 1 s (connect_timeout)");
             assert_eq!(is_timeout, way == Way::Hangs, "{way:?} {stop:?}: {error}");

@@ -1,8 +1,9 @@
 //! Tests URLs with several hosts: the writable one is found, and found again after it has changed.
 
 use crate::server::connect;
+use futures_util::future::{join, join_all};
+use posthaste_core::ports::IngestStore as _;
 use posthaste_core::ports::Stores as _;
-use posthaste_core::ports::{IngestStore as _, StoreError};
 use posthaste_store::postgres::{ConnectionMonitor, PostgresOptions, PostgresStore, migrate};
 use posthaste_testkit::fixtures::{T0, event};
 use posthaste_testkit::postgres::client;
@@ -77,8 +78,24 @@ async fn unreachable_hosts_are_skipped_and_named() {
     assert!(error.contains("nobody_here") && !error.contains("127.0.0.1:1"), "{error}");
 }
 
+/// Uses all connections of two pools: one that writes, and one that only reads.
+async fn use_all_connections(store: &PostgresStore) {
+    let inserts =
+        (0..8).map(|_| async { store.ingest().insert_events(vec![vec![event("a")]], T0).await.map(drop) });
+    let reads = (0..8).map(|_| async { store.now().await.map(drop) });
+    let (inserted, read) = join(join_all(inserts), join_all(reads)).await;
+    for outcome in inserted.into_iter().chain(read) {
+        outcome.expect("a call that is repeated on another connection");
+    }
+}
+
+async fn connections(server: &PrivateServer) -> i64 {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'posthaste %'";
+    client(&server.url("postgres")).await.query_one(sql, &[]).await.unwrap().get(0)
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn server_that_becomes_read_only_is_left() {
+async fn server_that_becomes_read_only_is_left_by_all_connections() {
     let (first, second) = (PrivateServer::start("first"), PrivateServer::start("second"));
     for server in [&first, &second] {
         migrate(&server.url("postgres")).await.unwrap();
@@ -87,25 +104,24 @@ async fn server_that_becomes_read_only_is_left() {
     let options =
         PostgresOptions { monitor: monitor.clone(), ..PostgresOptions::new(url(&[&first, &second], "")) };
     let store = PostgresStore::connect(&options).await.unwrap();
-    store.ingest().insert_events(vec![vec![event("a")]], T0).await.unwrap();
+    use_all_connections(&store).await;
     assert_eq!(monitor.failovers(), 0);
     for (read_only, writable) in [(&first, &second), (&second, &first)] {
+        assert!(connections(read_only).await > 0);
         set_read_only(writable, "off").await;
-        set_read_only(read_only, "on").await;
         wait_for_read_only(writable, "off").await;
+        set_read_only(read_only, "on").await;
         wait_for_read_only(read_only, "on").await;
-        // The pooled connection may have read the setting before.
+        // A connection may read the changed setting a moment later.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        loop {
-            let stored: Result<_, StoreError> =
-                store.ingest().insert_events(vec![vec![event("a")]], T0).await;
-            stored.expect("a repeated call");
-            let place = writable.socket().parent().unwrap().display().to_string();
-            if monitor.server().is_some_and(|server| server.host == place) {
-                break;
-            }
+        while connections(read_only).await > 0 {
+            use_all_connections(&store).await;
             assert!(std::time::Instant::now() < deadline, "the read-only server is still used");
         }
+        assert_eq!(
+            Some(writable.socket().parent().unwrap().display().to_string()),
+            monitor.server().map(|server| server.host)
+        );
     }
     assert_eq!(monitor.failovers(), 2);
 }

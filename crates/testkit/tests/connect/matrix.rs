@@ -1,7 +1,10 @@
 //! Compares Posthaste's connector with libpq: every `sslmode` with every kind of server certificate. Each connects with
 //! TLS, connects without TLS, or is refused.
 
-use crate::certificates::{Folder, Identity, authority, authority_sha384, client, self_signed, server};
+use crate::certificates::{
+    Folder, Identity, authority, authority_sha384, client, expired_authority, intermediate,
+    pretended_authority, self_signed, server,
+};
 use crate::libpq::outcomes;
 use crate::server::{TlsServer, TlsSettings, USER, client_parameters, connect};
 use std::collections::BTreeMap;
@@ -81,6 +84,50 @@ async fn every_mode_connects_or_is_refused_as_with_libpq() {
         ["tls", "plain", "refused"]
             .iter()
             .all(|outcome| total.get(*outcome).is_some_and(|count| *count > 10))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chains_are_verified_as_with_libpq() {
+    let root = authority("Root");
+    let (middle, expired, pretended) =
+        (intermediate(&root, "Middle"), expired_authority("Expired"), pretended_authority("Pretended"));
+    let below = server(&middle, &["localhost"], "db", 2100);
+    let with_chain =
+        Identity { certificate: below.certificate.clone() + &middle.pem(), key: below.key.clone() };
+    let folder = Folder::new();
+    let running = TlsServer::start("chains").await;
+    let mut total = BTreeMap::new();
+    for (case, identity) in [
+        ("chain with an intermediate", with_chain),
+        ("chain without its intermediate", below),
+        ("signed by an expired authority", server(&expired, &["localhost"], "db", 2100)),
+        ("signed by a certificate that is no authority", server(&pretended, &["localhost"], "db", 2100)),
+    ] {
+        running.configure(&TlsSettings { identity: Some(&identity), clients: None });
+        let mut urls = Vec::new();
+        for (name, pem) in [
+            ("root", root.pem()),
+            ("middle", middle.pem()),
+            ("both", root.pem() + &middle.pem()),
+            ("expired", expired.pem()),
+            ("pretended", pretended.pem()),
+            ("own", identity.certificate.clone()),
+        ] {
+            let file = folder.write(&format!("{name}.crt"), &pem, 0o644);
+            for mode in ["require", "verify-ca", "verify-full"] {
+                urls.push(
+                    running.url("localhost", &format!("sslmode={mode}&sslrootcert={}", file.display())),
+                );
+            }
+        }
+        for (outcome, count) in compare(case, &urls).await {
+            *total.entry(outcome).or_insert(0) += count;
+        }
+    }
+    assert!(
+        ["tls", "refused"].iter().all(|outcome| total.get(*outcome).is_some_and(|count| *count >= 9)),
+        "{total:?}"
     );
 }
 

@@ -2,7 +2,9 @@
 //! server is writable.
 
 use crate::postgres::conn::failure::{ConnectError, HostFailure};
-use crate::postgres::conn::monitor::{ConnectFailure, ConnectedServer, ConnectionMonitor, TlsSession};
+use crate::postgres::conn::monitor::{
+    ConnectFailure, ConnectedServer, ConnectionMonitor, TlsSession, Verified,
+};
 use crate::postgres::conn::socket::{Socket, SocketPlace};
 use crate::postgres::conn::tls::{EncryptedSocket, Handshake, MaybeHandshake, TlsContext};
 use crate::postgres::conn::url::{
@@ -40,7 +42,7 @@ pub(crate) struct Connector {
     tls: Option<TlsContext>,
     program: String,
     monitor: ConnectionMonitor,
-    /// The index of the host of the last connection. With several hosts, it is tried first.
+    /// The index of the host to try first: that of the last connection, or the one after a failed attempt.
     last_host: AtomicUsize,
 }
 
@@ -95,9 +97,12 @@ impl Connector {
         };
         let count = self.url.hosts.len();
         for (at, host) in self.url.hosts.iter().enumerate().cycle().skip(first).take(count) {
+            let next = AdvanceHost { last_host: &self.last_host, next: (at + 1) % count };
             match self.try_host(host, setup).await {
                 Ok(connected) => {
+                    drop(next);
                     self.last_host.store(at, Ordering::Relaxed);
+                    self.monitor.used(&self.url.hosts, at);
                     return Ok(connected);
                 }
                 Err(failure) => {
@@ -187,7 +192,7 @@ impl Connector {
         let mut config = self.driver_config();
         let mode = if encrypted { DriverSslMode::Require } else { DriverSslMode::Disable };
         config.ssl_mode(mode).ssl_negotiation(DriverNegotiation::Direct);
-        let handshake = if encrypted { self.handshake(host, &session)? } else { None };
+        let handshake = if encrypted { self.handshake(host, place, &session)? } else { None };
         let connected = config.connect_raw(socket, MaybeHandshake(handshake)).await;
         let (client, transport) = connected.map_err(|error| HostFailure::driver(&error))?;
         Ok(LoggedIn { client, transport, tls: session.get().cloned() })
@@ -208,10 +213,8 @@ impl Connector {
                 let text = format!("the server does not support TLS, which sslmode={mode} requires");
                 Err(HostFailure::new(ConnectFailure::Tls, text))
             }
-            _ => Err(HostFailure::new(
-                ConnectFailure::Tls,
-                "the response to the TLS request is not PostgreSQL's",
-            )),
+            // Also the error of a server that cannot start another process.
+            _ => Err(HostFailure::new(ConnectFailure::Server, "the server refused the request for TLS")),
         }
     }
 
@@ -234,16 +237,24 @@ impl Connector {
     fn handshake(
         &self,
         host: &Host,
+        place: &SocketPlace,
         session: &Arc<OnceLock<TlsSession>>,
     ) -> Result<Option<Handshake>, HostFailure> {
         let (Some(tls), Place::Tcp { name, .. }) = (&self.tls, &host.place) else {
             return Ok(None);
         };
-        let failed = |text| HostFailure::new(ConnectFailure::Tls, text);
-        let server_name = ServerName::try_from(name.clone());
+        let server_name = match (ServerName::try_from(name.clone()), place) {
+            (Ok(server_name), _) => server_name,
+            // A name that is not compared with the certificate may be any text that can be resolved.
+            (Err(_), SocketPlace::Tcp(address)) if tls.verified() != Verified::Host => address.ip().into(),
+            (Err(_), SocketPlace::Tcp(_) | SocketPlace::Unix(_)) => {
+                let text = format!("{name:?} is not a host name that a certificate can have");
+                return Err(HostFailure::new(ConnectFailure::Tls, text));
+            }
+        };
         Ok(Some(Handshake {
-            config: tls.config().map_err(failed)?,
-            name: server_name.map_err(|_| failed(format!("{name:?} is not a valid host name for TLS")))?,
+            config: tls.config(),
+            name: server_name,
             verified: tls.verified(),
             needs_alpn: self.url.tls.negotiation == Negotiation::Direct,
             session: Arc::clone(session),
@@ -277,6 +288,19 @@ impl Connector {
         };
         let server = ConnectedServer { host: name, port: host.port, address: place.address(), tls };
         Ok((client, transport, server))
+    }
+}
+
+/// Makes the next search begin with another host, unless this attempt succeeds. Also if it is cancelled: a caller that
+/// waits less than the limit would otherwise never reach the second host.
+struct AdvanceHost<'a> {
+    last_host: &'a AtomicUsize,
+    next: usize,
+}
+
+impl Drop for AdvanceHost<'_> {
+    fn drop(&mut self) {
+        self.last_host.store(self.next, Ordering::Relaxed);
     }
 }
 

@@ -71,8 +71,7 @@ fn by_code(error: Error) -> Fault {
         // The statement was cancelled, or the server is out of memory or connections. A later call may succeed.
         "57014" | "53200" | "53300" => Fault::TimedOut(cause),
         "53100" => Fault::Full(cause),
-        // The server has become read-only, for example a standby. A new connection looks for the primary.
-        "25006" => Fault::Away(cause),
+        "25006" => Fault::ReadOnly(cause),
         // A constraint violation (23xxx, or PH001 raised by a trigger), a missing privilege (42501) or a value that no
         // column accepts.
         _ => Fault::Refused(cause),
@@ -106,7 +105,7 @@ pub(crate) fn connecting(error: ConnectError) -> Fault {
             Fault::Unusable(format!("this login may not use its role: {error}; grant the role to the login"))
         }
         Some("53300") => Fault::TimedOut(error.into()),
-        Some(_) | None if error.reason() == ConnectFailure::Timeout => Fault::TimedOut(error.into()),
+        Some(_) | None if error.has_timed_out() => Fault::TimedOut(error.into()),
         Some(_) | None => Fault::Away(error.into()),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::postgres::conn::monitor::ConnectFailure;
 use crate::postgres::conn::socket::ClearTextPassword;
-use crate::postgres::conn::tls::CertificateRefused;
+use crate::postgres::conn::tls::{CertificateRefused, NoAlpn};
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
@@ -66,9 +66,9 @@ impl HostFailure {
     }
 
     /// Returns whether `sslmode=prefer` allows another attempt without TLS: the handshake failed, or the server refused
-    /// the connection.
-    pub(crate) const fn allows_plain_text(&self) -> bool {
-        matches!(self.reason, ConnectFailure::Tls) || self.code.is_some()
+    /// the login.
+    pub(crate) fn allows_plain_text(&self) -> bool {
+        self.reason == ConnectFailure::Tls || (self.is_final() && self.code.is_some())
     }
 
     /// Adds the failure of the attempt before.
@@ -90,6 +90,9 @@ fn by_cause(error: &(dyn StdError + 'static)) -> Option<HostFailure> {
     while let Some(cause) = next {
         if cause.is::<ClearTextPassword>() {
             return Some(HostFailure::new(ConnectFailure::Authentication, cause.to_string()));
+        }
+        if cause.is::<NoAlpn>() {
+            return Some(HostFailure::new(ConnectFailure::Tls, cause.to_string()));
         }
         if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
             return Some(HostFailure::new(ConnectFailure::Tls, tls_text(tls)));
@@ -128,6 +131,11 @@ impl ConnectError {
     /// Creates the error from the failures of the hosts that were tried, in order. There is at least one.
     pub(crate) const fn new(failures: Vec<(String, HostFailure)>) -> Self {
         Self { failures }
+    }
+
+    /// Returns whether the limit of at least one host expired.
+    pub(crate) fn has_timed_out(&self) -> bool {
+        self.failures.iter().any(|(_, failure)| failure.reason == ConnectFailure::Timeout)
     }
 
     /// Returns the reason for metrics: that of the last host.

@@ -13,7 +13,7 @@ use posthaste_core::ports::{Announcement, ListenStore, StoreResult};
 use std::future::{pending, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client};
@@ -29,6 +29,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// the server directly, without a connection pooler. Any login will do, since LISTEN needs no privilege.
 pub struct PostgresListener {
     connector: Arc<Connector>,
+    monitor: ConnectionMonitor,
     task: Option<ListenTask>,
 }
 
@@ -42,14 +43,18 @@ impl std::fmt::Debug for PostgresListener {
 impl PostgresListener {
     /// Parses the URL. The first call to [`ListenStore::next_announcements`] connects.
     pub fn new(url: &str, monitor: &ConnectionMonitor) -> StoreResult<Self> {
-        Ok(Self { connector: Arc::new(Connector::new(url, PROGRAM, monitor)?), task: None })
+        let connector = Arc::new(Connector::new(url, PROGRAM, monitor)?);
+        Ok(Self { connector, monitor: monitor.clone(), task: None })
     }
 }
 
 impl ListenStore for PostgresListener {
     async fn next_announcements(&mut self) -> StoreResult<Announcement> {
-        let received =
-            self.task.get_or_insert_with(|| ListenTask::open(Arc::clone(&self.connector))).receive().await;
+        let received = self
+            .task
+            .get_or_insert_with(|| ListenTask::open(Arc::clone(&self.connector), &self.monitor))
+            .receive()
+            .await;
         received.map_err(|fault| {
             // The next wait starts a new task.
             self.task = None;
@@ -66,11 +71,12 @@ struct ListenTask {
 }
 
 impl ListenTask {
-    fn open(connector: Arc<Connector>) -> Self {
+    fn open(connector: Arc<Connector>, monitor: &ConnectionMonitor) -> Self {
+        let generation = monitor.generation();
         let mailbox = Arc::new(Mailbox::default());
         let shared = Arc::clone(&mailbox);
         let task = tokio::spawn(async move {
-            let fault = listen(&connector, &shared).await;
+            let fault = listen(&connector, generation, &shared).await;
             shared.write(|received| received.fault = Some(fault));
         });
         Self { mailbox, task }
@@ -124,10 +130,11 @@ impl Mailbox {
 }
 
 /// Connects and collects notifications until an error occurs. Returns the error.
-async fn listen(connector: &Connector, mailbox: &Mailbox) -> Fault {
+async fn listen(connector: &Connector, mut generation: watch::Receiver<u64>, mailbox: &Mailbox) -> Fault {
     match connector.connect(None).await {
         Err(error) => connecting(error),
         Ok((client, transport)) => tokio::select! {
+            Ok(_) = generation.changed() => Fault::Away("the server is no longer the primary".into()),
             fault = begin(&client, mailbox) => fault,
             fault = collect(transport, mailbox) => fault,
         },

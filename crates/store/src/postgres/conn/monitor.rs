@@ -1,10 +1,13 @@
 //! Records the connection attempts of a process and the server it is connected to. Metrics, `/v1/system` and doctor
 //! read the record.
 
+use crate::postgres::conn::url::Host;
 use posthaste_core::Timestamp;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch;
 
 /// The reason why a connection could not be established.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,17 +108,25 @@ struct Record {
     failures: [AtomicU64; ConnectFailure::ALL.len()],
     failovers: AtomicU64,
     server: Mutex<Option<ConnectedServer>>,
+    /// For each list of hosts, the index of the one that the last connection used.
+    hosts: Mutex<BTreeMap<String, usize>>,
+    generation: watch::Sender<u64>,
 }
 
 impl ConnectionMonitor {
-    /// Records an established connection. A connection to another address than before counts as a failover.
+    /// Records the server of an established connection.
     pub fn connected(&self, server: ConnectedServer) {
-        let mut last = self.record.server.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = |server: &ConnectedServer| (server.host.clone(), server.port, server.address);
-        if last.as_ref().is_some_and(|last| place(last) != place(&server)) {
+        *self.record.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
+    }
+
+    /// Records which host of a list was used. Another one than before counts as a failover, once for all connections
+    /// with the same list.
+    pub(crate) fn used(&self, hosts: &[Host], at: usize) {
+        let list = hosts.iter().map(Host::to_string).collect::<Vec<_>>().join(",");
+        let mut used = self.record.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.insert(list, at).is_some_and(|before| before != at) {
             self.record.failovers.fetch_add(1, Ordering::Relaxed);
         }
-        *last = Some(server);
     }
 
     /// Records a failed attempt to connect.
@@ -123,6 +134,16 @@ impl ConnectionMonitor {
         if let Some(count) = self.record.failures.get(reason as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Makes the process replace all its connections, because a server is no longer the primary.
+    pub(crate) fn search_again(&self) {
+        self.record.generation.send_modify(|generation| *generation += 1);
+    }
+
+    /// Returns the generation of the connections: one that was opened in an earlier generation must be replaced.
+    pub(crate) fn generation(&self) -> watch::Receiver<u64> {
+        self.record.generation.subscribe()
     }
 
     /// Returns the number of failed attempts to connect, by reason.
@@ -133,7 +154,7 @@ impl ConnectionMonitor {
         ConnectFailure::ALL.map(|reason| (reason, count(reason)))
     }
 
-    /// Returns how often a new connection reached another server than the one before.
+    /// Returns how often new connections used another host of their URL than before.
     pub fn failovers(&self) -> u64 {
         self.record.failovers.load(Ordering::Relaxed)
     }

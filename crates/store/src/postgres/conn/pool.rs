@@ -7,6 +7,7 @@ use crate::grants::DbRole;
 use crate::postgres::conn::connect::Connector;
 use crate::postgres::conn::error::classify_pool;
 use crate::postgres::conn::failure::ConnectError;
+use crate::postgres::conn::monitor::ConnectionMonitor;
 use crate::postgres::conn::options::{Login, PostgresOptions, no_login_text};
 use crate::postgres::conn::session::Session;
 use crate::remote::{Call, Fault};
@@ -15,23 +16,41 @@ use deadpool::managed::{self, Hook, Metrics, RecycleError, RecycleResult};
 use deadpool_postgres::ClientWrapper;
 use posthaste_core::ports::{StoreError, StoreResult};
 use std::future::Future;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// The pool of connections with one login.
 type Pool = managed::Pool<Manager>;
 
+/// A connection of a pool.
+pub(crate) struct PooledClient {
+    client: ClientWrapper,
+    /// The generation in which it was opened. See [`ConnectionMonitor::search_again`].
+    generation: u64,
+}
+
+impl Deref for PooledClient {
+    type Target = ClientWrapper;
+
+    fn deref(&self) -> &ClientWrapper {
+        &self.client
+    }
+}
+
 /// Creates the connections of a pool.
 pub(crate) struct Manager {
+    monitor: ConnectionMonitor,
     connector: Connector,
     /// The statement that a new connection executes first.
     setup: Option<String>,
 }
 
 impl managed::Manager for Manager {
-    type Type = ClientWrapper;
+    type Type = PooledClient;
     type Error = ConnectError;
 
-    async fn create(&self) -> Result<ClientWrapper, ConnectError> {
+    async fn create(&self) -> Result<PooledClient, ConnectError> {
+        let generation = *self.monitor.generation().borrow();
         let (client, transport) = self.connector.connect(self.setup.as_deref()).await?;
         // Every call on the connection reports the error, too.
         let task = tokio::spawn(async move {
@@ -40,11 +59,17 @@ impl managed::Manager for Manager {
                 tracing::debug!(error, "connection to the database lost");
             }
         });
-        Ok(ClientWrapper::new(client, task))
+        Ok(PooledClient { client: ClientWrapper::new(client, task), generation })
     }
 
-    async fn recycle(&self, client: &mut ClientWrapper, _: &Metrics) -> RecycleResult<ConnectError> {
-        if client.is_closed() { Err(RecycleError::message("the connection was closed")) } else { Ok(()) }
+    async fn recycle(&self, client: &mut PooledClient, _: &Metrics) -> RecycleResult<ConnectError> {
+        if client.is_closed() {
+            return Err(RecycleError::message("the connection was closed"));
+        }
+        if client.generation != *self.monitor.generation().borrow() {
+            return Err(RecycleError::message("the server is no longer the primary"));
+        }
+        Ok(())
     }
 }
 
@@ -54,6 +79,7 @@ pub(crate) struct RolePool {
     role: DbRole,
     pool: Option<Pool>,
     observer: Observer,
+    monitor: ConnectionMonitor,
 }
 
 impl std::fmt::Debug for RolePool {
@@ -66,7 +92,7 @@ impl RolePool {
     pub(crate) fn new(role: DbRole, options: &PostgresOptions) -> StoreResult<Self> {
         let program = format!("posthaste {}", role.name());
         let pool = options.login(role).map(|login| build(login, &program, options)).transpose()?;
-        Ok(Self { role, pool, observer: options.observer.clone() })
+        Ok(Self { role, pool, observer: options.observer.clone(), monitor: options.monitor.clone() })
     }
 
     pub(crate) async fn session(&self) -> Result<Session, Fault> {
@@ -93,7 +119,13 @@ impl RolePool {
         F: Future<Output = Result<T, Fault>>,
     {
         let run = &run;
-        let attempt = || async move { run(self.session().await?).await };
+        let attempt = || async move {
+            let result = run(self.session().await?).await;
+            if matches!(result, Err(Fault::ReadOnly(_))) {
+                self.monitor.search_again();
+            }
+            result
+        };
         self.observer.time(self.role, call.run(attempt)).await
     }
 }
@@ -101,7 +133,7 @@ impl RolePool {
 fn build(login: Login<'_>, program: &str, options: &PostgresOptions) -> StoreResult<Pool> {
     let connector = Connector::new(login.url, program, &options.monitor)?;
     let setup = login.takes_role.map(|role| format!("SET ROLE {}", role.name()));
-    Pool::builder(Manager { connector, setup })
+    Pool::builder(Manager { monitor: options.monitor.clone(), connector, setup })
         .max_size(options.connections_max.max(1))
         .wait_timeout(Some(options.wait_timeout))
         .runtime(Runtime::Tokio1)
@@ -119,7 +151,7 @@ const PLAN_AGE_MAX: Duration = Duration::from_secs(60);
 /// once the table has grown. Statements are therefore prepared again at use 1, 4, 16, 64, … of a connection, because
 /// new tables grow fastest, and once a minute.
 fn replan_periodically() -> Hook<Manager> {
-    Hook::sync_fn(|client: &mut ClientWrapper, metrics| {
+    Hook::sync_fn(|client: &mut PooledClient, metrics| {
         let uses = metrics.recycle_count;
         let is_young = uses.is_power_of_two() && uses.ilog2() % 2 == 0;
         let minutes =

@@ -11,6 +11,9 @@ pub fn url_with_database(server_url: &str, name: &str) -> String {
     let (address, query) = server_url.split_once('?').unwrap_or((server_url, ""));
     let (scheme, rest) = address.split_once("://").unwrap_or(("postgres", address));
     let authority = rest.split('/').next().unwrap_or_default();
+    // The parameter dbname would take precedence.
+    let parameters: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("dbname=")).collect();
+    let query = parameters.join("&");
     let query = if query.is_empty() { String::new() } else { format!("?{query}") };
     format!("{scheme}://{authority}/{name}{query}")
 }
@@ -62,6 +65,8 @@ mod tests {
         for (url, expected) in [
             ("postgres://u:p@h/a", "postgres://u:p@h/b"),
             ("postgres://h", "postgres://h/b"),
+            ("postgres://h?dbname=a", "postgres://h/b"),
+            ("postgres://h/a?sslmode=require&dbname=a", "postgres://h/b?sslmode=require"),
             ("postgresql://u@h1:1,h2/a?sslmode=require", "postgresql://u@h1:1,h2/b?sslmode=require"),
         ] {
             assert_eq!(url_with_database(url, "b"), expected);

@@ -64,7 +64,7 @@ impl Socket {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
                 let socket = SockRef::from(&stream);
-                socket.set_tcp_user_timeout(Some(url.tcp_user_timeout))?;
+                socket.set_tcp_user_timeout(url.tcp_user_timeout)?;
                 if let Some(keepalive) = url.keepalive {
                     socket.set_tcp_keepalive(
                         &TcpKeepalive::new()

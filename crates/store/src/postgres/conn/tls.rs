@@ -49,13 +49,17 @@ impl TlsContext {
         Ok(Self { parameters: parameters.clone(), loaded: Mutex::new(Loaded::read(parameters)?) })
     }
 
-    /// Returns the configuration for the current content of the files.
-    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, String> {
+    /// Returns the configuration for the current content of the files, or the one before if they cannot be used: a
+    /// certificate and its key are replaced one after the other.
+    pub(crate) fn config(&self) -> Arc<ClientConfig> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if loaded.stamps != files::stamps(&self.parameters) {
-            *loaded = Loaded::read(&self.parameters)?;
+            match Loaded::read(&self.parameters) {
+                Ok(current) => *loaded = current,
+                Err(error) => tracing::warn!(error, "changed TLS files of the database cannot be used"),
+            }
         }
-        Ok(Arc::clone(&loaded.config))
+        Arc::clone(&loaded.config)
     }
 
     pub(crate) const fn verified(&self) -> Verified {
@@ -151,7 +155,7 @@ impl Handshake {
 #[error(
     "the server did not confirm the protocol postgresql, which sslnegotiation=direct requires (PostgreSQL 17)"
 )]
-struct NoAlpn;
+pub(crate) struct NoAlpn;
 
 /// A socket after the TLS handshake. Boxed, because its state is large and is moved between futures.
 pub(crate) struct EncryptedSocket(Box<tokio_rustls::client::TlsStream<Socket>>);

@@ -13,7 +13,8 @@ const DEFAULT_PORT: u16 = 5432;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time after which unacknowledged data closes a connection (`TCP_USER_TIMEOUT`).
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The idle time before the first keepalive probe, the time between probes, and the number of probes.
+/// The idle time before the first keepalive probe, the time between probes, and the number of probes. On Linux,
+/// `TCP_USER_TIMEOUT` replaces the number.
 const KEEPALIVE: Keepalive =
     Keepalive { idle: Duration::from_secs(5), interval: Duration::from_secs(2), retries: 3 };
 
@@ -28,7 +29,8 @@ pub(crate) struct ConnectionUrl {
     pub(crate) tls: TlsParameters,
     pub(crate) session: SessionAttributes,
     pub(crate) connect_timeout: Duration,
-    pub(crate) tcp_user_timeout: Duration,
+    /// `None` for the default of the operating system.
+    pub(crate) tcp_user_timeout: Option<Duration>,
     /// `None` if keepalive probes are disabled.
     pub(crate) keepalive: Option<Keepalive>,
 }
@@ -203,8 +205,12 @@ impl ConnectionUrl {
             options: parameters.take("options"),
             tls: TlsParameters::take(&mut parameters)?,
             session: session.unwrap_or(default),
-            connect_timeout: parameters.seconds("connect_timeout")?.unwrap_or(CONNECT_TIMEOUT),
-            tcp_user_timeout: parameters.milliseconds("tcp_user_timeout")?.unwrap_or(TCP_USER_TIMEOUT),
+            connect_timeout: parameters.seconds("connect_timeout", 1..=3600)?.unwrap_or(CONNECT_TIMEOUT),
+            tcp_user_timeout: match parameters.number("tcp_user_timeout", 0..=i32::MAX.unsigned_abs())? {
+                None => Some(TCP_USER_TIMEOUT),
+                Some(0) => None,
+                Some(milliseconds) => Some(Duration::from_millis(milliseconds.into())),
+            },
             keepalive: parse_keepalive(&mut parameters)?,
         };
         parameters.finish()?;
@@ -219,7 +225,10 @@ impl TlsParameters {
             _ => Err("the parameter ssl accepts only true, which means sslmode=require".to_owned()),
         });
         let weak = "it would connect without TLS although the server offers it; use prefer";
-        let mode = parameters.keyword("sslmode", weak)?.or(jdbc.transpose()?);
+        let mode = match (parameters.keyword("sslmode", weak)?, jdbc.transpose()?) {
+            (Some(_), Some(_)) => return Err("ssl and sslmode are both set: remove ssl".to_owned()),
+            (mode, jdbc) => mode.or(jdbc),
+        };
         let roots = match parameters.take("sslrootcert") {
             None => RootCertificates::Unset,
             Some(value) if value == "system" => RootCertificates::System,
@@ -322,7 +331,7 @@ fn parse_host(text: &str) -> Result<(String, Option<u16>), String> {
 
 fn parse_port(text: &str) -> Result<u16, String> {
     let port = text.parse().ok().filter(|port| *port > 0);
-    port.ok_or_else(|| format!("the port {text:?} is not a number from 1 to 65535"))
+    port.ok_or_else(|| "a port is not a number from 1 to 65535".to_owned())
 }
 
 fn parse_keepalive(parameters: &mut Parameters) -> Result<Option<Keepalive>, String> {
@@ -331,10 +340,10 @@ fn parse_keepalive(parameters: &mut Parameters) -> Result<Option<Keepalive>, Str
         Some("0") => false,
         Some(_) => return Err("the parameter keepalives must be 0 or 1".to_owned()),
     };
-    let idle = parameters.seconds("keepalives_idle")?.unwrap_or(KEEPALIVE.idle);
-    let interval = parameters.seconds("keepalives_interval")?.unwrap_or(KEEPALIVE.interval);
-    let count = parameters.number("keepalives_count", "a number of probes")?;
-    let retries = count.map_or(KEEPALIVE.retries, |count| u32::try_from(count).unwrap_or(u32::MAX));
+    // The ranges that Linux accepts.
+    let idle = parameters.seconds("keepalives_idle", 1..=32_767)?.unwrap_or(KEEPALIVE.idle);
+    let interval = parameters.seconds("keepalives_interval", 1..=32_767)?.unwrap_or(KEEPALIVE.interval);
+    let retries = parameters.number("keepalives_count", 1..=127)?.unwrap_or(KEEPALIVE.retries);
     Ok(enabled.then_some(Keepalive { idle, interval, retries }))
 }
 

@@ -350,9 +350,11 @@ fn halves(mut group: Group) -> [Group; 2] {
 /// `Lost`.
 fn after_insert(fault: Fault) -> Fault {
     match fault {
-        Fault::Away(cause) | Fault::TimedOut(cause) | Fault::Clash(cause) | Fault::Locked(cause) => {
-            Fault::Lost(cause)
-        }
+        Fault::Away(cause)
+        | Fault::ReadOnly(cause)
+        | Fault::TimedOut(cause)
+        | Fault::Clash(cause)
+        | Fault::Locked(cause) => Fault::Lost(cause),
         Fault::Lost(_) | Fault::Full(_) | Fault::Refused(_) | Fault::Unreadable(_) | Fault::Unusable(_) => {
             fault
         }

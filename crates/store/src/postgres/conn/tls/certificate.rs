@@ -5,10 +5,10 @@ use rustls::pki_types::{ServerName, UnixTime};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use std::net::IpAddr;
 use std::time::Duration;
-use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
-use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::{BasicConstraints, NameConstraints, SubjectAltName};
+use x509_cert::{Certificate, Version};
 
 /// A parsed certificate.
 pub(crate) struct ServerCertificate(Certificate);
@@ -41,10 +41,28 @@ impl ServerCertificate {
         (not_before.as_secs()..=self.not_after().as_secs()).contains(&now.as_secs())
     }
 
-    /// Returns the DNS names and addresses of the extension `subjectAltName`.
-    pub(crate) fn alternative_names(&self) -> Vec<AlternativeName> {
-        let Ok(Some((_, names))) = self.0.tbs_certificate().get_extension::<SubjectAltName>() else {
-            return Vec::new();
+    /// Returns whether the certificate names itself as its issuer.
+    pub(crate) fn is_self_issued(&self) -> bool {
+        self.0.tbs_certificate().subject() == self.0.tbs_certificate().issuer()
+    }
+
+    /// Returns whether the certificate may sign others. Version 1 has no extension that says so.
+    pub(crate) fn is_authority(&self) -> bool {
+        match self.0.tbs_certificate().get_extension::<BasicConstraints>() {
+            Ok(Some((_, constraints))) => constraints.ca,
+            Ok(None) => self.0.tbs_certificate().version() == Version::V1,
+            Err(_) => false,
+        }
+    }
+
+    pub(crate) fn has_name_constraints(&self) -> bool {
+        !matches!(self.0.tbs_certificate().get_extension::<NameConstraints>(), Ok(None))
+    }
+
+    /// Returns the DNS names and addresses of the extension `subjectAltName`, or `None` if it cannot be read.
+    pub(crate) fn alternative_names(&self) -> Option<Vec<AlternativeName>> {
+        let Some((_, names)) = self.0.tbs_certificate().get_extension::<SubjectAltName>().ok()? else {
+            return Some(Vec::new());
         };
         let read = |name: &GeneralName| match name {
             GeneralName::DnsName(name) => Some(AlternativeName::Dns(name.as_str().to_owned())),
@@ -58,7 +76,7 @@ impl ServerCertificate {
             | GeneralName::UniformResourceIdentifier(_)
             | GeneralName::RegisteredId(_) => None,
         };
-        names.0.iter().filter_map(read).collect()
+        Some(names.0.iter().filter_map(read).collect())
     }
 
     pub(crate) fn common_name(&self) -> Option<String> {
@@ -70,11 +88,12 @@ impl ServerCertificate {
     /// alternative name of the same type.
     pub(crate) fn common_name_matches(&self, server: &ServerName<'_>) -> bool {
         let is_dns = matches!(server, ServerName::DnsName(_));
-        let mut names = self.alternative_names().into_iter();
-        let has_same_type = names.any(|name| matches!(name, AlternativeName::Dns(_)) == is_dns);
-        let (Some(pattern), false) = (self.common_name(), has_same_type) else {
+        let (Some(pattern), Some(names)) = (self.common_name(), self.alternative_names()) else {
             return false;
         };
+        if names.iter().any(|name| matches!(name, AlternativeName::Dns(_)) == is_dns) {
+            return false;
+        }
         let host = server.to_str().to_ascii_lowercase();
         let pattern = pattern.to_ascii_lowercase();
         match (pattern.strip_prefix("*."), host.split_once('.'), server) {

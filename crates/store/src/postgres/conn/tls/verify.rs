@@ -24,11 +24,39 @@ pub(crate) struct ServerVerifier {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
+/// The certificates of `sslrootcert`. As in OpenSSL, a self-signed authority is trusted, and the others only help to
+/// build a chain to one.
 #[derive(Debug)]
 struct Roots {
-    store: RootCertStore,
-    /// The same certificates, to recognize a server that presents one of them as its own.
-    certificates: Vec<CertificateDer<'static>>,
+    authorities: Vec<CertificateDer<'static>>,
+    others: Vec<CertificateDer<'static>>,
+}
+
+impl Roots {
+    fn new(certificates: Vec<CertificateDer<'static>>) -> Self {
+        let is_authority = |der: &CertificateDer<'_>| {
+            ServerCertificate::parse(der)
+                .is_some_and(|parsed| parsed.is_authority() && parsed.is_self_issued())
+        };
+        let (authorities, others) = certificates.into_iter().partition(is_authority);
+        Self { authorities, others }
+    }
+
+    /// Returns the authorities that have not expired, which rustls does not check.
+    fn valid_at(&self, now: UnixTime) -> RootCertStore {
+        let mut store = RootCertStore::empty();
+        let is_valid = |der: &&CertificateDer<'_>| is_valid_at(der, now);
+        store.add_parsable_certificates(self.authorities.iter().filter(is_valid).cloned());
+        store
+    }
+
+    fn certificates(&self) -> impl Iterator<Item = &CertificateDer<'static>> {
+        self.authorities.iter().chain(&self.others)
+    }
+}
+
+fn is_valid_at(der: &CertificateDer<'_>, now: UnixTime) -> bool {
+    ServerCertificate::parse(der).is_some_and(|parsed| parsed.is_valid_at(now))
 }
 
 impl ServerVerifier {
@@ -51,13 +79,11 @@ impl ServerVerifier {
                 (Some(files::certificates(file)?), format!("{} (sslrootcert)", file.display()))
             }
         };
-        let roots = certificates.map(|certificates| {
-            let mut store = RootCertStore::empty();
-            store.add_parsable_certificates(certificates.clone());
-            Roots { store, certificates }
-        });
-        if roots.as_ref().is_some_and(|roots| roots.store.is_empty()) {
-            return Err(format!("{trusted} contains no valid certificate authority"));
+        let roots = certificates.map(Roots::new);
+        // A certificate that is no authority is trusted only as that of the server itself.
+        let is_usable = |der: &CertificateDer<'_>| ServerCertificate::parse(der).is_some();
+        if roots.as_ref().is_some_and(|roots| !roots.certificates().any(is_usable)) {
+            return Err(format!("{trusted} contains no valid certificate"));
         }
         Ok(Self {
             roots,
@@ -74,29 +100,52 @@ impl ServerVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), Error> {
-        if roots.certificates.contains(server) {
+        let is_itself = roots.certificates().any(|der| der == server)
+            && ServerCertificate::parse(server).is_some_and(|parsed| parsed.is_self_issued());
+        if is_itself {
             // A self-signed certificate that is trusted itself.
-            let is_valid =
-                ServerCertificate::parse(server).is_some_and(|certificate| certificate.is_valid_at(now));
-            return if is_valid { Ok(()) } else { Err(CertificateError::Expired.into()) };
+            return if is_valid_at(server, now) { Ok(()) } else { Err(CertificateError::Expired.into()) };
         }
         let certificate = ParsedCertificate::try_from(server)?;
+        let intermediates: Vec<CertificateDer<'_>> =
+            intermediates.iter().chain(&roots.others).map(|der| CertificateDer::from(der.as_ref())).collect();
+        let store = roots.valid_at(now);
         verify_server_cert_signed_by_trust_anchor(
             &certificate,
-            &roots.store,
-            intermediates,
+            &store,
+            &intermediates,
             now,
             self.algorithms.all,
         )
     }
 
-    fn verify_name(server: &CertificateDer<'_>, name: &ServerName<'_>) -> Result<(), Error> {
+    fn verify_name(
+        &self,
+        server: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+    ) -> Result<(), Error> {
         let outcome =
             ParsedCertificate::try_from(server).and_then(|parsed| verify_server_name(&parsed, name));
-        let by_common_name = || {
-            ServerCertificate::parse(server).is_some_and(|certificate| certificate.common_name_matches(name))
+        let Err(error) = outcome else {
+            return Ok(());
         };
-        outcome.or_else(|error| if by_common_name() { Ok(()) } else { Err(error) })
+        let is_mismatch = matches!(
+            error,
+            Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
+            )
+        );
+        // Name constraints of an authority are checked for alternative names only.
+        let constrains = |der: &CertificateDer<'_>| {
+            ServerCertificate::parse(der).is_none_or(|parsed| parsed.has_name_constraints())
+        };
+        let mut roots = self.roots.iter().flat_map(Roots::certificates);
+        let is_constrained = intermediates.iter().any(constrains) || roots.any(|der| constrains(der));
+        let by_common_name = is_mismatch
+            && !is_constrained
+            && ServerCertificate::parse(server).is_some_and(|parsed| parsed.common_name_matches(name));
+        if by_common_name { Ok(()) } else { Err(error) }
     }
 
     /// Replaces an error by one that names the certificate, its issuer and the trusted authorities.
@@ -108,7 +157,7 @@ impl ServerVerifier {
         let certificate = ServerCertificate::parse(server);
         let (subject, issuer, names) = certificate.map_or_else(Default::default, |certificate| {
             let names: Vec<String> =
-                certificate.alternative_names().iter().map(ToString::to_string).collect();
+                certificate.alternative_names().unwrap_or_default().iter().map(ToString::to_string).collect();
             let common_name = certificate.common_name().into_iter().collect();
             (certificate.subject(), certificate.issuer(), if names.is_empty() { common_name } else { names })
         });
@@ -152,8 +201,9 @@ impl ServerCertVerifier for ServerVerifier {
     ) -> Result<ServerCertVerified, Error> {
         let chain =
             self.roots.as_ref().map_or(Ok(()), |roots| self.verify_chain(roots, server, intermediates, now));
-        let verified =
-            chain.and_then(|()| if self.checks_name { Self::verify_name(server, name) } else { Ok(()) });
+        let verified = chain.and_then(|()| {
+            if self.checks_name { self.verify_name(server, intermediates, name) } else { Ok(()) }
+        });
         verified.map_err(|error| self.refuse(&error, server, name))?;
         Ok(ServerCertVerified::assertion())
     }

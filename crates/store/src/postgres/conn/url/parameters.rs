@@ -1,6 +1,7 @@
 //! The parameters of a database URL: percent-encoded pairs of name and value after the question mark.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// A keyword of a URL parameter.
@@ -32,7 +33,8 @@ impl Parameters {
 
     /// Removes a parameter whose value is a keyword. `why` explains why other keywords of libpq are refused.
     pub(super) fn keyword<K: Keyword>(&mut self, name: &str, why: &str) -> Result<Option<K>, String> {
-        let Some(value) = self.take(name) else {
+        // Not `take`: an empty value, such as that of an unset variable in a template, is refused.
+        let Some(value) = self.0.remove(name) else {
             return Ok(None);
         };
         if let Some((_, keyword)) = K::ALL.iter().find(|(known, _)| *known == value) {
@@ -44,23 +46,26 @@ impl Parameters {
         Err(format!("{name}={value} is not supported{why}; accepted values: {}", accepted.join(", ")))
     }
 
-    pub(super) fn number(&mut self, name: &str, what: &str) -> Result<Option<u64>, String> {
+    pub(super) fn number(&mut self, name: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, String> {
         let number = |value: String| {
-            value
-                .parse()
-                .ok()
-                .filter(|number| *number > 0)
-                .ok_or_else(|| format!("the parameter {name} must be {what}"))
+            let number = value.parse().ok().filter(|number| range.contains(number));
+            number.ok_or_else(|| {
+                format!(
+                    "the parameter {name} must be a whole number from {} to {}",
+                    range.start(),
+                    range.end()
+                )
+            })
         };
         self.take(name).map(number).transpose()
     }
 
-    pub(super) fn seconds(&mut self, name: &str) -> Result<Option<Duration>, String> {
-        Ok(self.number(name, "a whole number of seconds, at least 1")?.map(Duration::from_secs))
-    }
-
-    pub(super) fn milliseconds(&mut self, name: &str) -> Result<Option<Duration>, String> {
-        Ok(self.number(name, "a whole number of milliseconds, at least 1")?.map(Duration::from_millis))
+    pub(super) fn seconds(
+        &mut self,
+        name: &str,
+        range: RangeInclusive<u32>,
+    ) -> Result<Option<Duration>, String> {
+        Ok(self.number(name, range)?.map(|seconds| Duration::from_secs(seconds.into())))
     }
 
     /// Refuses the parameters that are left. `application_name` and similar ones are ignored, because Posthaste sets

@@ -55,6 +55,9 @@ fn malformed_urls_are_refused_without_their_password() {
         ("postgres://u:hush@/d", "names no host"),
         ("postgres://u:hush@a,,b/d", "names no host"),
         ("postgres://u:hu@sh@h/d", "%40"),
+        ("postgres://u:hu/sh@h/d", "%2F"),
+        ("postgres://u:12/hush@h/d", "%2F"),
+        ("postgres://u:hu?s=h@h/d", "%3F"),
         ("postgres://u:hush%4@h/d", "password"),
         ("postgres://u:hush%00@h/d", "password"),
         ("postgres://u:hush%ff@h/d", "UTF-8"),
@@ -65,7 +68,9 @@ fn malformed_urls_are_refused_without_their_password() {
         ("postgres://u:hush@a,b/d?port=1,2,3", "2 hosts but 3 ports"),
         ("postgres://u:hush@a,b/d?hostaddr=::1", "2 hosts but 1 entries"),
         ("postgres://u:hush@a/d?hostaddr=b", "not an IP address"),
-        ("postgres://u:hush@h/d?connect_timeout=0", "connect_timeout"),
+        ("postgres://u:hush@h/d?connect_timeout=0", "connect_timeout must be a whole number from 1 to 3600"),
+        ("postgres://u:hush@h/d?keepalives_count=128", "from 1 to 127"),
+        ("postgres://u:hush@h/d?tcp_user_timeout=2147483648", "tcp_user_timeout"),
         ("postgres://u:hush@h/d?connect_timeout", "no value"),
         ("postgres://u:hush@h/d?keepalives=yes", "keepalives"),
         ("postgres://u:hush@h/d?sslcrl=x", "sslcrl is not supported"),
@@ -94,7 +99,9 @@ fn tls_is_never_weaker_than_requested() {
     for (query, part) in [
         ("sslmode=allow", "sslmode=allow is not supported (it would connect without TLS"),
         ("sslmode=on", "sslmode=on is not supported; accepted values: disable, prefer"),
+        ("sslmode=", "sslmode= is not supported; accepted values"),
         ("ssl=false", "ssl accepts only true"),
+        ("ssl=true&sslmode=disable", "remove ssl"),
         ("sslmode=require&sslrootcert=system", "use sslmode=verify-full"),
         ("sslmode=verify-full", "needs sslrootcert"),
         ("sslnegotiation=direct", "sslmode=prefer is too weak"),
@@ -124,13 +131,15 @@ fn several_hosts_mean_the_writable_one() {
 #[test]
 fn limits_have_defaults() {
     let url = parse("postgres://u@a/d");
-    assert_eq!((url.connect_timeout, url.tcp_user_timeout), (CONNECT_TIMEOUT, TCP_USER_TIMEOUT));
+    assert_eq!((url.connect_timeout, url.tcp_user_timeout), (CONNECT_TIMEOUT, Some(TCP_USER_TIMEOUT)));
     assert_eq!(url.keepalive, Some(KEEPALIVE));
     let url = parse(
         "postgres://u@a/d?connect_timeout=9&tcp_user_timeout=3000&keepalives_idle=7&keepalives_interval=1\
          &keepalives_count=2",
     );
-    assert_eq!((url.connect_timeout.as_secs(), url.tcp_user_timeout.as_secs()), (9, 3));
+    assert_eq!(url.connect_timeout, Duration::from_secs(9));
+    assert_eq!(url.tcp_user_timeout, Some(Duration::from_secs(3)));
+    assert_eq!(parse("postgres://u@a/d?tcp_user_timeout=0").tcp_user_timeout, None);
     let keepalive = Keepalive { idle: Duration::from_secs(7), interval: Duration::from_secs(1), retries: 2 };
     assert_eq!(url.keepalive, Some(keepalive));
     assert_eq!(parse("postgres://u@a/d?keepalives=0").keepalive, None);

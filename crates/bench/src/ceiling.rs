@@ -13,7 +13,7 @@ use posthaste_core::ports::{RouteTake, RouterStore as _, Stores};
 use posthaste_core::signature::SigningSecret;
 use posthaste_services::egress::{Destination, EgressPolicy};
 use posthaste_services::sender::{DEADLINE, KeepAlive, Post, ReadUpTo, Sender, Trust, signed_headers};
-use posthaste_store::postgres::{PostgresOptions, PostgresStore, vacuum_database};
+use posthaste_store::postgres::{PasswordSource, PostgresOptions, PostgresStore, vacuum_database};
 use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
@@ -84,10 +84,14 @@ pub enum Bare {
 }
 
 impl Bare {
-    pub async fn open(url: &str) -> anyhow::Result<Self> {
+    pub async fn open(url: &str, password: &PasswordSource) -> anyhow::Result<Self> {
+        let password = password.clone();
         Ok(match url.strip_prefix("sqlite://") {
             Some(path) => Self::Sqlite(SqliteStore::open(&SqliteOptions::new(Path::new(path)))?),
-            None => Self::Postgres(Box::new(PostgresStore::connect(&PostgresOptions::new(url)).await?)),
+            None => {
+                let options = PostgresOptions { password, ..PostgresOptions::new(url) };
+                Self::Postgres(Box::new(PostgresStore::connect(&options).await?))
+            }
         })
     }
 
@@ -101,10 +105,10 @@ impl Bare {
 
     /// Vacuums a PostgreSQL database, so that autovacuum does not run during the next measurement. Does nothing
     /// for SQLite.
-    pub async fn settle(&self, url: &str) -> anyhow::Result<()> {
+    pub async fn settle(&self, url: &str, password: &PasswordSource) -> anyhow::Result<()> {
         match self {
             Self::Sqlite(_) => Ok(()),
-            Self::Postgres(_) => Ok(vacuum_database(url).await?),
+            Self::Postgres(_) => Ok(vacuum_database(url, password).await?),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::server::{KEY, Server};
 use crate::tally::Tally;
 use crate::tls;
 use anyhow::Context as _;
+use posthaste_store::postgres::PasswordSource;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -159,6 +160,7 @@ pub struct Stage<'a> {
     pub program: &'a Path,
     pub receiver: &'a Receiver,
     pub url: &'a str,
+    pub password: &'a PasswordSource,
     pub folder: &'a Path,
     pub settings: &'a [(&'static str, String)],
     pub connections: u32,
@@ -194,9 +196,9 @@ impl Scenario {
 
     async fn flow(&self, stage: &Stage<'_>, events: u32) -> anyhow::Result<Outcome> {
         if self.history > 0 {
-            let store = Bare::open(stage.url).await?;
+            let store = Bare::open(stage.url, stage.password).await?;
             store.deliver(self.history).await.context("creating a history")?;
-            store.settle(stage.url).await.context("vacuuming after the history")?;
+            store.settle(stage.url, stage.password).await.context("vacuuming after the history")?;
         }
         let server = Server::start(stage.program, stage.url, "all", stage.folder, stage.settings).await?;
         self.subscribe(stage, &server).await?;
@@ -331,7 +333,7 @@ fn event_type(number: u32, spread: u32) -> String {
 
 /// Creates a backlog and measures the duration of claims from it.
 async fn claim(stage: &Stage<'_>, backlog: u32) -> anyhow::Result<Outcome> {
-    let mut took = Bare::open(stage.url).await?.claim(backlog).await?;
+    let mut took = Bare::open(stage.url, stage.password).await?.claim(backlog).await?;
     took.sort_unstable();
     let at = |share: f64| {
         let index = (took.len() as f64 * share) as usize;

@@ -1,6 +1,7 @@
 //! Temporary stores, each for one scenario, and the folder for all files of a benchmark run.
 
 use anyhow::Context as _;
+use posthaste_store::postgres::PasswordSource;
 use posthaste_store::{postgres, sqlite};
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone)]
 pub enum Engine {
     Sqlite,
-    Postgres { server: String },
+    Postgres { server: String, password: PasswordSource },
 }
 
 impl Engine {
@@ -23,7 +24,7 @@ impl Engine {
     pub async fn scratch(&self, folder: &Path, name: &str) -> anyhow::Result<Scratch> {
         match self {
             Self::Sqlite => Scratch::sqlite(folder, name),
-            Self::Postgres { server } => Scratch::postgres(server, name).await,
+            Self::Postgres { server, password } => Scratch::postgres(server, password, name).await,
         }
     }
 }
@@ -32,6 +33,8 @@ impl Engine {
 #[derive(Debug)]
 pub struct Scratch {
     pub url: String,
+    /// Where the password of the PostgreSQL server comes from.
+    pub password: PasswordSource,
     what: ScratchKind,
 }
 
@@ -47,23 +50,25 @@ impl Scratch {
         std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
         let path = folder.join("posthaste.db");
         sqlite::migrate(&path)?;
-        Ok(Self { url: format!("sqlite://{}", path.display()), what: ScratchKind::File(folder) })
+        let url = format!("sqlite://{}", path.display());
+        Ok(Self { url, password: PasswordSource::Url, what: ScratchKind::File(folder) })
     }
 
     /// Creates a database on the PostgreSQL server at the URL `server`.
-    async fn postgres(server: &str, name: &str) -> anyhow::Result<Self> {
+    async fn postgres(server: &str, password: &PasswordSource, name: &str) -> anyhow::Result<Self> {
         let name = format!("posthaste_bench_{}_{}", std::process::id(), name.replace('-', "_"));
         let url = postgres::url_with_database(server, &name);
-        postgres::create_database(server, &name).await?;
-        postgres::migrate(&url).await?;
-        Ok(Self { url, what: ScratchKind::Database { server: server.to_owned(), name } })
+        postgres::create_database(server, password, &name).await?;
+        postgres::migrate_with_password(&url, password).await?;
+        let what = ScratchKind::Database { server: server.to_owned(), name };
+        Ok(Self { url, password: password.clone(), what })
     }
 
     pub async fn remove(self) {
         let removed = match self.what {
             ScratchKind::File(folder) => std::fs::remove_dir_all(folder).map_err(anyhow::Error::from),
             ScratchKind::Database { server, name } => {
-                postgres::drop_database(&server, &name).await.map_err(anyhow::Error::from)
+                postgres::drop_database(&server, &self.password, &name).await.map_err(anyhow::Error::from)
             }
         };
         if let Err(error) = removed {

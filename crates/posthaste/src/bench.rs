@@ -13,6 +13,7 @@ use posthaste_bench::report::{self, Row};
 use posthaste_bench::scenario::{self, Kind, Scenario, Stage};
 use posthaste_bench::scratch::{Engine, Folder};
 use posthaste_bench::tls;
+use posthaste_store::postgres::PasswordSource;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,6 +32,13 @@ pub(crate) struct BenchFlags {
     #[arg(long, env = "POSTHASTE_BENCH_DATABASE_URL", value_name = "postgres://…", hide_env_values = true)]
     #[arg(value_parser = server_url)]
     database_url: Option<ServerUrl>,
+    /// Shell command that prints the password for --database-url, run for each new connection
+    #[arg(long, env = "POSTHASTE_DATABASE_PASSWORD_COMMAND", value_name = "COMMAND", hide_env_values = true)]
+    database_password_command: Option<String>,
+    /// File with the password for --database-url, read for each new connection
+    #[arg(long, env = "POSTHASTE_DATABASE_PASSWORD_FILE", value_name = "FILE")]
+    #[arg(conflicts_with = "database_password_command")]
+    database_password_file: Option<PathBuf>,
     /// Skip the embedded store
     #[arg(long, requires = "database_url")]
     no_sqlite: bool,
@@ -46,6 +54,14 @@ pub(crate) struct BenchFlags {
     /// List the scenarios and exit
     #[arg(long)]
     list: bool,
+}
+
+impl BenchFlags {
+    fn password(&self) -> PasswordSource {
+        let command = self.database_password_command.clone().filter(|command| !command.is_empty());
+        let file = self.database_password_file.clone().filter(|file| !file.as_os_str().is_empty());
+        command.map(PasswordSource::Command).or(file.map(PasswordSource::File)).unwrap_or_default()
+    }
 }
 
 fn find(name: &str) -> Result<Scenario, String> {
@@ -98,7 +114,7 @@ async fn measure(flags: &BenchFlags, signals: &mut Signals) -> anyhow::Result<Ve
         engines.push(Engine::Sqlite);
     }
     if let Some(url) = &flags.database_url {
-        engines.push(Engine::Postgres { server: url.expose().to_owned() });
+        engines.push(Engine::Postgres { server: url.expose().to_owned(), password: flags.password() });
     }
     let folder = Folder::new(&flags.folder)?;
     let scenarios = if flags.scenarios.is_empty() { &scenario::ALL[..] } else { &flags.scenarios };
@@ -131,6 +147,15 @@ async fn measure_one(
     if scenario.kind == Kind::Orders {
         settings.push(("POSTHASTE_BROKER_URL", format!("http://{}{EXECUTES}", receiver.address)));
     }
+    match (engine, flags.password()) {
+        (Engine::Postgres { .. }, PasswordSource::Command(command)) => {
+            settings.push(("POSTHASTE_DATABASE_PASSWORD_COMMAND", command));
+        }
+        (Engine::Postgres { .. }, PasswordSource::File(file)) => {
+            settings.push(("POSTHASTE_DATABASE_PASSWORD_FILE", file.to_string_lossy().into_owned()));
+        }
+        (Engine::Postgres { .. } | Engine::Sqlite, _) => {}
+    }
     // The ceiling for HTTP is measured without TLS in every scenario, so that the results are comparable.
     let plain = if scenario.https { Some(Receiver::start(None)?) } else { None };
     let plain = plain.as_ref().unwrap_or(&receiver);
@@ -146,6 +171,7 @@ async fn measure_one(
         program: &program,
         receiver: &receiver,
         url: &scratch.url,
+        password: &scratch.password,
         folder,
         settings: &settings,
         connections: flags.connections,
@@ -176,7 +202,8 @@ fn begin(what: &str) -> Progress {
 async fn store_alone(engine: &Engine, folder: &Path, signals: &mut Signals) -> anyhow::Result<f64> {
     let progress = begin(&format!("{} store ceiling", engine.name()));
     let scratch = engine.scratch(folder, "store").await?;
-    let measured = async { Bare::open(&scratch.url).await?.deliver(STORE_DELIVERIES).await };
+    let measured =
+        async { Bare::open(&scratch.url, &scratch.password).await?.deliver(STORE_DELIVERIES).await };
     let measured = interruptible(signals, measured).await;
     scratch.remove().await;
     progress.end();

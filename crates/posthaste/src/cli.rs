@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
+use posthaste_store::postgres::PasswordSource;
 use posthaste_store::{postgres, sqlite};
 use serde_json::json;
 use std::ffi::OsString;
@@ -190,7 +191,7 @@ impl Cli {
             }
             Command::Migrate { flags: DatabaseFlags(flags) } => {
                 let (settings, _) = settings::load(&flags, std::env::vars_os())?;
-                migrate(&settings.database.direct_url(), json)
+                migrate(&settings.database.direct_url(), &settings.database.password, json)
             }
             Command::Config { example: true, .. } => print(&settings::example()),
             Command::Config { reference: true, .. } => print(&settings::as_markdown()),
@@ -228,12 +229,13 @@ fn show_settings(flags: &Flags, json: bool) -> anyhow::Result<ExitCode> {
     Ok(printed)
 }
 
-fn migrate(url: &DatabaseUrl, json: bool) -> anyhow::Result<ExitCode> {
+fn migrate(url: &DatabaseUrl, password: &PasswordSource, json: bool) -> anyhow::Result<ExitCode> {
     let applied = match url {
         DatabaseUrl::Sqlite(path) => sqlite::migrate(path)?,
         DatabaseUrl::Postgres(url) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.context("starting the runtime")?.block_on(postgres::migrate(url.expose()))?.applied
+            let migration = postgres::migrate_with_password(url.expose(), password);
+            runtime.context("starting the runtime")?.block_on(migration)?.applied
         }
     };
     if json {

@@ -47,6 +47,13 @@ impl ServerUrl {
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
+
+    /// Returns whether the URL contains a password. The store also checks this, for URLs whose parts are ambiguous.
+    pub(crate) fn has_password(&self) -> bool {
+        let query = self.0.split_once('?').map_or("", |(_, query)| query);
+        let in_query = query.split('&').any(|pair| pair.starts_with("password="));
+        in_query || parts(&self.0).is_some_and(|parts| parts.has_password)
+    }
 }
 
 impl FromStr for ServerUrl {
@@ -127,6 +134,21 @@ mod tests {
         }
         for bad in ["", "sqlite://", "postgres://", "mysql://h/d", "posthaste.db"] {
             assert!(check(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_found() {
+        for (url, expected) in [
+            ("postgres://user:hush@host:5432/db", true),
+            ("postgres://user@host:5432/db", false),
+            ("postgres://host:5432/db?user=u", false),
+            ("postgres://host/db?user=u&password=hush", true),
+            ("postgres://host/db?application_name=password", false),
+            ("postgres://host/db?password=hu@sh", true),
+        ] {
+            let url = url.parse::<ServerUrl>().unwrap();
+            assert_eq!(url.has_password(), expected, "{url}");
         }
     }
 

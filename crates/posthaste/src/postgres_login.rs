@@ -25,7 +25,8 @@ pub(crate) fn postgres_options(settings: &Settings) -> Option<PostgresOptions> {
     let mut role_urls: Vec<(DbRole, String)> =
         own_logins.map(|(role, url)| (*role, url.expose().to_owned())).collect();
     role_urls.sort_by_key(|(role, _)| roles.iter().position(|known| known == role));
-    Some(PostgresOptions { url, role_urls, roles, ..PostgresOptions::default() })
+    let password = database.password.clone();
+    Some(PostgresOptions { url, role_urls, password, roles, ..PostgresOptions::default() })
 }
 
 /// Returns the URL for LISTEN, which must bypass a connection pooler. Any login may be used.

@@ -81,10 +81,8 @@ pub(crate) async fn serve(
                 return Ok(ExitCode::SUCCESS);
             };
             let store = store?;
-            let listener = PostgresListener::new(
-                postgres_login::listen_url(settings, &options).unwrap_or_default(),
-                &options.monitor,
-            )?;
+            let listen_url = postgres_login::listen_url(settings, &options).unwrap_or_default();
+            let listener = PostgresListener::with_password(listen_url, &options.password, &options.monitor)?;
             let wake_ups = WakeUps::among_others(stages(settings));
             let announcer = Announcer::new(store.announcer(), wake_ups.clone());
             let mut process = Process::new(settings, store, wake_ups.clone(), metrics).await?;

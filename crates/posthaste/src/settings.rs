@@ -31,6 +31,7 @@ pub(crate) use types::{
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use posthaste_services::egress::EgressPolicy;
+use posthaste_store::postgres::PasswordSource;
 use problem::Problem;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -126,6 +127,7 @@ fn settings(values: &Values, open: &[IpNet]) -> Result<Settings, Problem> {
             processed_marker: values.value(&t::BROKER_PROCESSED_MARKER)?,
         },
         outbox: outbox(values)?,
+        exposed_files: warning::exposed_files(values),
     })
 }
 
@@ -134,7 +136,15 @@ fn database(values: &Values) -> Result<DatabaseSettings, Problem> {
         url: values.value(&t::DATABASE_URL)?,
         direct: values.get(&t::DATABASE_URL_DIRECT),
         logins: t::LOGINS.iter().filter_map(|(role, setting)| Some((*role, values.get(setting)?))).collect(),
+        password: password(values),
     })
+}
+
+/// Returns the source of database passwords. At most one of the two settings is set.
+fn password(values: &Values) -> PasswordSource {
+    let command = values.get(&t::DATABASE_PASSWORD_COMMAND).map(PasswordSource::Command);
+    let file = || values.get(&t::DATABASE_PASSWORD_FILE).map(PasswordSource::File);
+    command.or_else(file).unwrap_or_default()
 }
 
 fn outbox(values: &Values) -> Result<OutboxSettings, Problem> {
@@ -192,10 +202,16 @@ mod tests {
             ("POSTHASTE_DATABASE_URL_ROUTER", "postgres://u:hush@h/d?password=hush"),
             ("POSTHASTE_BROKER_HEADERS", "Authorization: hush"),
         ];
-        let (settings, values) =
-            load(&Flags::default(), variables.map(|(name, value)| (name.into(), value.into()))).unwrap();
-        for text in [format!("{settings:?}"), as_table(&values), as_json(&values, &settings.warnings())] {
-            assert!(!text.contains("hush") && !text.contains("5f5f"), "{text}");
+        let command = [
+            ("POSTHASTE_DATABASE_URL", "postgres://u@h/d"),
+            ("POSTHASTE_DATABASE_PASSWORD_COMMAND", "echo hush"),
+        ];
+        for variables in [&variables[..], &command] {
+            let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
+            let (settings, values) = load(&Flags::default(), variables).unwrap();
+            for text in [format!("{settings:?}"), as_table(&values), as_json(&values, &settings.warnings())] {
+                assert!(!text.contains("hush") && !text.contains("5f5f"), "{text}");
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Implements the ports of `posthaste-core` on SQLite and PostgreSQL. No other crate contains SQL.
 //!
 //! Each engine has one module per role and one SQL file per statement. [`grants`] defines the rights of each role on
-//! both engines; [`migration`] determines which migrations a database needs.
+//! both engines; [`migration`] determines which migrations a database needs; [`secret_file`] reads files with secrets.
 
 mod audit;
 pub mod columns;
@@ -10,6 +10,7 @@ pub mod migration;
 mod observer;
 pub mod postgres;
 mod remote;
+pub mod secret_file;
 pub mod sqlite;
 
 pub use observer::{LogObserver, Observer};

@@ -61,6 +61,13 @@ impl PrivateServer {
         self.pg_ctl(&["start"]);
     }
 
+    /// Requires a password (SCRAM-SHA-256) from every login except the superuser.
+    pub fn require_passwords(&self) {
+        let rules = "local all posthaste_test trust\nlocal all all scram-sha-256\n";
+        std::fs::write(self.data.join("pg_hba.conf"), rules).expect("to write the rules");
+        self.pg_ctl(&["reload"]);
+    }
+
     /// Returns the URL of a database on this server for a superuser.
     pub fn url(&self, database: &str) -> String {
         let socket = self.data_text().replace('/', "%2F");

@@ -13,6 +13,7 @@ use posthaste_bench::scratch::{Engine, Folder};
 use posthaste_bench::server::Server;
 use posthaste_bench::tally::Tally;
 use posthaste_bench::{argument, median_rate};
+use posthaste_store::postgres::PasswordSource;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,7 +38,7 @@ async fn main() -> anyhow::Result<()> {
         events,
     };
     println!("{events} healthy deliveries to {HEALTHY} subscriptions; medians of {rounds} rounds");
-    for engine in [Engine::Postgres { server }, Engine::Sqlite] {
+    for engine in [Engine::Postgres { server, password: PasswordSource::Url }, Engine::Sqlite] {
         let mut times: [Vec<Duration>; BLACK_HOLES.len()] = Default::default();
         // The variants alternate, so that a slowdown of the machine affects them equally.
         for _ in 0..rounds {
@@ -90,7 +91,7 @@ impl Bench {
             }
         }
         drop(server);
-        let store = Bare::open(url).await?;
+        let store = Bare::open(url, &PasswordSource::Url).await?;
         let black = |number| format!("black.{}", number % black_holes);
         if black_holes > 0 {
             store.publish(0..BACKLOG, &black).await?;
@@ -100,7 +101,7 @@ impl Bench {
         if black_holes > 0 {
             store.publish(0..self.events, &black).await?;
         }
-        store.settle(url).await
+        store.settle(url, &PasswordSource::Url).await
     }
 
     async fn start(&self, url: &str, roles: &str) -> anyhow::Result<Server> {

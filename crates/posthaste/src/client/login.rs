@@ -41,7 +41,10 @@ impl Login {
         let fallbacks = if is_named { [known_url, environment.url] } else { [environment.url, known_url] };
         let url = self.reach.url.clone().into_iter().chain(fallbacks.into_iter().flatten()).next();
         let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
-        let key = self.reach.key.clone().or(environment.key);
+        let key = match self.reach.key.clone() {
+            Some(key) => Some(key),
+            None => environment.key.read()?,
+        };
         let key = key.map_or_else(|| prompt::read_key().map(Secret::new), Ok)?;
         check(&ApiClient::new(&url, Some(key.expose()))?).await?;
         let profile = Profile::update(|profile| {

@@ -6,6 +6,8 @@ use super::{ApiClient, Failure};
 use crate::settings::Secret;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use http::Uri;
+use posthaste_store::secret_file::read_secret;
+use std::path::PathBuf;
 
 pub(crate) const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
@@ -30,20 +32,54 @@ pub(crate) struct Reach {
 #[derive(Debug, Default)]
 pub(super) struct Environment {
     pub(super) url: Option<String>,
-    pub(super) key: Option<Secret>,
+    pub(super) key: SecretVariable,
     pub(super) context: Option<String>,
     /// The root key of a server on this machine.
-    root_key: Option<Secret>,
+    root_key: SecretVariable,
+}
+
+/// A variable with a secret, or `<NAME>_FILE` with the path of a file that contains it. The file is read when the
+/// secret is needed.
+#[derive(Debug, Default)]
+pub(super) struct SecretVariable {
+    name: &'static str,
+    value: Option<Secret>,
+    file: Option<PathBuf>,
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+impl SecretVariable {
+    fn of(name: &'static str) -> Self {
+        let file = variable(&format!("{name}_FILE")).map(PathBuf::from);
+        Self { name, value: variable(name).map(Secret::new), file }
+    }
+
+    /// Returns the secret, or `None` if neither variable is set.
+    pub(super) fn read(self) -> Result<Option<Secret>, Failure> {
+        let name = self.name;
+        match (self.value, self.file) {
+            (Some(_), Some(_)) => {
+                Err(Failure::Usage(format!("{name} and {name}_FILE are both set: remove one of the two")))
+            }
+            (value, None) => Ok(value),
+            (None, Some(path)) => match read_secret(&path) {
+                Ok(text) => Ok(Some(Secret::new(text))),
+                Err(reason) => Err(Failure::Local(format!("{name}_FILE={}: {reason}", path.display()))),
+            },
+        }
+    }
 }
 
 impl Environment {
     pub(super) fn read() -> Self {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
             url: variable("POSTHASTE_URL"),
-            key: variable("POSTHASTE_KEY").map(Secret::new),
+            key: SecretVariable::of("POSTHASTE_KEY"),
             context: variable("POSTHASTE_CONTEXT"),
-            root_key: variable("POSTHASTE_ROOT_KEY").map(Secret::new),
+            root_key: SecretVariable::of("POSTHASTE_ROOT_KEY"),
         }
     }
 }
@@ -58,7 +94,8 @@ impl Reach {
                 .value_name("URL")
                 .help(format!("URL of the server [env: POSTHASTE_URL] [default: {DEFAULT_URL}]")),
             Arg::new(KEY).long("key").value_name("KEY").help(
-                "API key; other users can see flags, so prefer the environment or a context [env: POSTHASTE_KEY]",
+                "API key; other users can see flags, so prefer the environment or a context \
+                 [env: POSTHASTE_KEY or POSTHASTE_KEY_FILE]",
             ),
             Arg::new(CONTEXT)
                 .long("context")
@@ -104,7 +141,10 @@ impl Reach {
     ) -> Result<(String, Option<Secret>), Failure> {
         let environment = if self.context.is_some() { Environment::default() } else { environment };
         let url = self.url.clone().or(environment.url);
-        let key = self.key.clone().or(environment.key);
+        let key = match self.key.clone() {
+            Some(key) => Some(key),
+            None => environment.key.read()?,
+        };
         let name = self.context.clone().or(environment.context);
         let profile = match (&name, &url, &key) {
             (None, Some(_), Some(_)) => return Ok((url.unwrap_or_default(), key)),
@@ -118,10 +158,12 @@ impl Reach {
             .or_else(|| context.as_ref().map(|context| context.url.clone()))
             .unwrap_or_else(|| DEFAULT_URL.to_owned());
         let has_context = profile.contexts.values().any(|context| is_same_server(&url, &context.url));
-        let key = key.or_else(|| match context.filter(|context| is_same_server(&url, &context.url)) {
-            Some(context) => Some(context.key.clone()),
-            None => environment.root_key.filter(|_| !has_context),
-        });
+        let key = match (key, context.filter(|context| is_same_server(&url, &context.url))) {
+            (Some(key), _) => Some(key),
+            (None, Some(context)) => Some(context.key.clone()),
+            (None, None) if has_context => None,
+            (None, None) => environment.root_key.read()?,
+        };
         Ok((url, key))
     }
 }
@@ -181,6 +223,8 @@ impl FromArgMatches for Reach {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     const PROFILE: &str = "current = \"a\"\n\
         [contexts.a]\nurl = \"https://a.example\"\nkey = \"key-a\"\n\
@@ -206,9 +250,9 @@ mod tests {
         };
         let environment = Environment {
             url: text(variables[0]),
-            key: text(variables[1]).map(Secret::new),
+            key: SecretVariable { name: "K", value: text(variables[1]).map(Secret::new), file: None },
             context: text(variables[2]),
-            root_key: text(root_key).map(Secret::new),
+            root_key: SecretVariable { name: "R", value: text(root_key).map(Secret::new), file: None },
         };
         let (url, key) = reach.resolve(environment, || Profile::parse("p.toml".into(), profile))?;
         Ok(format!("{url} {}", key.as_ref().map_or("none", Secret::expose)))
@@ -240,6 +284,26 @@ mod tests {
             let found = resolve(flags, variables, root_key, profile);
             assert_eq!(found.as_deref(), Ok(expected), "{flags:?} {variables:?}");
         }
+    }
+
+    #[test]
+    fn key_may_be_in_a_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("key");
+        std::fs::write(&path, "key-f\n").expect("a file");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("a mode");
+        let read = |value: &str, file: Option<&Path>| {
+            let value = text(value).map(Secret::new);
+            let variable = SecretVariable { name: "POSTHASTE_KEY", value, file: file.map(Path::to_owned) };
+            variable.read().map(|key| key.map(|key| key.expose().to_owned()))
+        };
+        assert_eq!(read("", None), Ok(None));
+        assert_eq!(read("key", None), Ok(Some("key".to_owned())));
+        assert_eq!(read("", Some(&path)), Ok(Some("key-f".to_owned())));
+        let both = read("key", Some(&path)).expect_err("two sources").to_string();
+        assert!(both.contains("POSTHASTE_KEY and POSTHASTE_KEY_FILE are both set"), "{both}");
+        let missing = read("", Some(Path::new("/missing"))).expect_err("no file").to_string();
+        assert!(missing.contains("POSTHASTE_KEY_FILE=/missing: the file cannot be read"), "{missing}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::problem::Problem;
 use super::setting::Setting;
 use super::source::{Source, Values};
 use super::table as t;
-use crate::database::DatabaseUrl;
+use crate::database::{DatabaseUrl, ServerUrl};
 use ipnet::IpNet;
 use posthaste_core::duration;
 use posthaste_core::job::REPORT_TIME;
@@ -23,6 +23,7 @@ pub(super) fn check(values: &Values, open: &[IpNet], problems: &mut Vec<Problem>
     ];
     problems.extend(rules.into_iter().flatten());
     problems.extend(embedded_and_logins(values));
+    problems.extend(password_sources(values));
 }
 
 fn conflict<A, B>(values: &Values, one: &Setting<A>, other: &Setting<B>, why: impl Into<String>) -> Problem {
@@ -107,6 +108,40 @@ fn embedded_and_logins(values: &Values) -> Vec<Problem> {
     given.map(|login| conflict(values, login, &t::DATABASE_URL, why)).collect()
 }
 
+/// Checks that every password has one source, and that a PostgreSQL database needs it.
+fn password_sources(values: &Values) -> Vec<Problem> {
+    let (command, file) = (&t::DATABASE_PASSWORD_COMMAND, &t::DATABASE_PASSWORD_FILE);
+    let is_set = |env: &str| values.given(env).is_some();
+    match (is_set(command.about.env), is_set(file.about.env)) {
+        (false, false) => Vec::new(),
+        (true, true) => {
+            vec![conflict(values, command, file, "a password has one source; remove one of the two")]
+        }
+        (true, false) => urls_and_password(values, command),
+        (false, true) => urls_and_password(values, file),
+    }
+}
+
+fn urls_and_password<K>(values: &Values, source: &Setting<K>) -> Vec<Problem> {
+    let logins = || [&t::DATABASE_URL_DIRECT].into_iter().chain(t::LOGINS.iter().map(|(_, login)| *login));
+    let why = "a password has one source; remove it from the URL, or remove the other setting";
+    let has_password = |url: &ServerUrl| url.has_password();
+    let mut problems = Vec::new();
+    match values.get(&t::DATABASE_URL) {
+        Some(DatabaseUrl::Postgres(url)) if url.has_password() => {
+            problems.push(conflict(values, &t::DATABASE_URL, source, why));
+        }
+        Some(DatabaseUrl::Sqlite(_)) if logins().all(|login| values.get(login).is_none()) => {
+            let why = "only PostgreSQL has passwords; the embedded database has none";
+            problems.push(conflict(values, source, &t::DATABASE_URL, why));
+        }
+        Some(DatabaseUrl::Postgres(_) | DatabaseUrl::Sqlite(_)) | None => {}
+    }
+    let own = logins().filter(|login| values.get(login).as_ref().is_some_and(has_password));
+    problems.extend(own.map(|login| conflict(values, login, source, why)));
+    problems
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::flags::Flags;
@@ -141,6 +176,14 @@ mod tests {
                 ("POSTHASTE_DATABASE_URL_ROUTER", "postgres://r@h/d"),
             ],
             &[("POSTHASTE_DATABASE_URL_ROUTER", "postgres://r@h/d")],
+            &[
+                ("POSTHASTE_DATABASE_URL", "postgres://u@h/d?sslmode=prefer"),
+                ("POSTHASTE_DATABASE_PASSWORD_COMMAND", "true"),
+            ],
+            &[
+                ("POSTHASTE_DATABASE_URL_ROUTER", "postgres://r@h:5432/d"),
+                ("POSTHASTE_DATABASE_PASSWORD_FILE", "/p"),
+            ],
         ] {
             assert_eq!(check(variables), Vec::<String>::new(), "{variables:?}");
         }
@@ -191,6 +234,45 @@ mod tests {
                 [
                     "POSTHASTE_DATABASE_URL_ROUTER=postgres://r:***@h/d",
                     "POSTHASTE_DATABASE_URL=sqlite://a.db",
+                ],
+            ),
+            (
+                &[
+                    ("POSTHASTE_DATABASE_URL", "postgres://u@h/d"),
+                    ("POSTHASTE_DATABASE_PASSWORD_COMMAND", "echo hush"),
+                    ("POSTHASTE_DATABASE_PASSWORD_FILE", "/p"),
+                ],
+                [
+                    "POSTHASTE_DATABASE_PASSWORD_COMMAND=(set, not shown)",
+                    "POSTHASTE_DATABASE_PASSWORD_FILE=/p: a password has one source",
+                ],
+            ),
+            (
+                &[
+                    ("POSTHASTE_DATABASE_URL", "postgres://u:hush@h/d"),
+                    ("POSTHASTE_DATABASE_PASSWORD_FILE", "/p"),
+                ],
+                [
+                    "POSTHASTE_DATABASE_URL=postgres://u:***@h/d",
+                    "POSTHASTE_DATABASE_PASSWORD_FILE=/p: a password has one source; remove it from the URL",
+                ],
+            ),
+            (
+                &[
+                    ("POSTHASTE_DATABASE_URL", "postgres://u@h/d"),
+                    ("POSTHASTE_DATABASE_URL_ROUTER", "postgres://r@h/d?password=hush"),
+                    ("POSTHASTE_DATABASE_PASSWORD_FILE", "/p"),
+                ],
+                [
+                    "POSTHASTE_DATABASE_URL_ROUTER=postgres://r@h/d?…",
+                    "POSTHASTE_DATABASE_PASSWORD_FILE=/p: a password has one source; remove it from the URL",
+                ],
+            ),
+            (
+                &[("POSTHASTE_DATABASE_PASSWORD_FILE", "/p")],
+                [
+                    "POSTHASTE_DATABASE_PASSWORD_FILE=/p",
+                    "POSTHASTE_DATABASE_URL=sqlite://posthaste-data/posthaste.db (the default): only PostgreSQL",
                 ],
             ),
         ] {

@@ -2,8 +2,8 @@
 //! misspelled setting would otherwise be silently ignored.
 
 use super::problem::Problem;
-use super::setting::About;
-use super::table::find;
+use super::source::{Entry, Given, Source};
+use super::table::find_variable;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -13,11 +13,12 @@ const PREFIXES: [&str; 2] = ["POSTHASTE_", "OUTBOX_"];
 const CONFIG: &str = "POSTHASTE_CONFIG";
 
 /// Variables that are not server settings: they are used by client commands and tests.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 7] = [
     "POSTHASTE_SEED",
     "POSTHASTE_BLESS",
     "POSTHASTE_URL",
     "POSTHASTE_KEY",
+    "POSTHASTE_KEY_FILE",
     "POSTHASTE_CONTEXT",
     "POSTHASTE_BENCH_DATABASE_URL",
 ];
@@ -25,14 +26,14 @@ const TEST_PREFIX: &str = "POSTHASTE_TEST_";
 
 pub(super) struct Found {
     pub(super) config: Option<PathBuf>,
-    pub(super) values: Vec<(&'static str, String)>,
+    pub(super) entries: Vec<Entry>,
 }
 
 pub(super) fn read(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     problems: &mut Vec<Problem>,
 ) -> Found {
-    let mut found = Found { config: None, values: Vec::new() };
+    let mut found = Found { config: None, entries: Vec::new() };
     let mut unknown = Vec::new();
     for (name, value) in environment {
         // All known names are ASCII.
@@ -41,15 +42,17 @@ pub(super) fn read(
             found.config = Some(value).filter(|value| !value.is_empty()).map(PathBuf::from);
             continue;
         }
-        let Some(row) = find(|row| row.about().env == name) else {
+        let Some((row, form)) = find_variable(name) else {
             if has_our_prefix(name) && !is_service_link(name, &value.to_string_lossy()) {
                 unknown.push(Problem::unknown_variable(name));
             }
             continue;
         };
         match value.into_string() {
-            Ok(text) => found.values.push((row.about().env, text)),
-            Err(_) => problems.push(not_utf8(row.about())),
+            Ok(text) => {
+                found.entries.push(Entry { row, form, given: Given { text, source: Source::Environment } });
+            }
+            Err(_) => problems.push(not_utf8(name)),
         }
     }
     // Sort the problems, because the environment is unordered.
@@ -74,8 +77,8 @@ fn is_service_link(name: &str, value: &str) -> bool {
         || (name.contains("_PORT_") && has_protocol)
 }
 
-fn not_utf8(about: &About) -> Problem {
-    Problem::Invalid { spelled: about.env.to_owned(), expected: "text in UTF-8".to_owned() }
+fn not_utf8(name: &str) -> Problem {
+    Problem::Invalid { spelled: name.to_owned(), expected: "text in UTF-8".to_owned() }
 }
 
 #[cfg(test)]
@@ -96,6 +99,9 @@ mod tests {
             ("POSTHASTE_BLESS", "1", false),
             ("POSTHASTE_URL", "http://h", false),
             ("POSTHASTE_KEY", "k", false),
+            ("POSTHASTE_KEY_FILE", "k", false),
+            ("POSTHASTE_ROOT_KEY_FILE", "k", false),
+            ("POSTHASTE_LEASE_FILE", "k", true),
             ("POSTHASTE_CONTEXT", "prod", false),
             ("POSTHASTE_SERVICE_HOST", "10.0.0.1", false),
             ("POSTHASTE_SERVICE_PORT_HTTP", "8080", false),

@@ -2,8 +2,8 @@
 
 use super::problem::Problem;
 use super::setting::Row;
-use super::source::{Given, Source};
-use super::table::find;
+use super::source::{Entry, Form, Given, Source};
+use super::table::find_key;
 use crate::toml_text;
 use std::fs::File;
 use std::io::Read as _;
@@ -15,7 +15,7 @@ use toml::de::DeValue;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads the settings from a file, in file order. Appends any problems to `problems`.
-pub(super) fn read(path: &Path, problems: &mut Vec<Problem>) -> Vec<(&'static dyn Row, Given)> {
+pub(super) fn read(path: &Path, problems: &mut Vec<Problem>) -> Vec<Entry> {
     match read_text(path) {
         Ok(text) => parse(path, &text, problems),
         Err(why) => {
@@ -36,7 +36,7 @@ fn read_text(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-pub(super) fn parse(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Vec<(&'static dyn Row, Given)> {
+pub(super) fn parse(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Vec<Entry> {
     let table = match toml_text::parse(text) {
         Ok(table) => table,
         Err(error) => {
@@ -53,15 +53,19 @@ pub(super) fn parse(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Vec
     for (key, value) in entries {
         let source =
             Source::File { path: Arc::clone(&path), line: toml_text::line_of(text, key.span().start) };
-        let Some(row) = find(|row| row.about().key() == key.get_ref().as_ref()) else {
+        let Some((row, form)) = find_key(key.get_ref()) else {
             problems.push(Problem::unknown_key(&source.to_string(), key.get_ref()));
             continue;
         };
-        match as_text(row, value.get_ref()) {
-            Some(text) => found.push((row, Given { text, source })),
+        let (text, expected) = match form {
+            Form::Value => (as_text(row, value.get_ref()), expected_type(row)),
+            Form::SecretFile => (value.get_ref().as_str().map(str::to_owned), "a string"),
+        };
+        match text {
+            Some(text) => found.push(Entry { row, form, given: Given { text, source } }),
             None => {
-                let spelled = format!("{source}: {}", row.about().key());
-                problems.push(Problem::Invalid { spelled, expected: expected_type(row).to_owned() });
+                let spelled = format!("{source}: {}", key.get_ref());
+                problems.push(Problem::Invalid { spelled, expected: expected.to_owned() });
             }
         }
     }
@@ -104,8 +108,12 @@ mod tests {
     fn check(text: &str) -> (Vec<String>, Vec<String>) {
         let mut problems = Vec::new();
         let found = parse(Path::new("p.toml"), text, &mut problems);
-        let shown = |(row, given): &(&dyn Row, Given)| {
-            format!("{}={:?} {}", row.about().env, given.text, given.source)
+        let shown = |Entry { row, form, given }: &Entry| {
+            let name = match form {
+                Form::Value => Some(row.about().env.to_owned()),
+                Form::SecretFile => row.about().file_env(),
+            };
+            format!("{}={:?} {}", name.expect("a name"), given.text, given.source)
         };
         (found.iter().map(shown).collect(), problems.iter().map(ToString::to_string).collect())
     }
@@ -123,6 +131,7 @@ mod tests {
             ),
             ("allow_cidrs = \"10.0.0.0/8\"", "POSTHASTE_ALLOW_CIDRS=\"10.0.0.0/8\" p.toml line 1"),
             ("allow_cidrs = []", "POSTHASTE_ALLOW_CIDRS=\"\" p.toml line 1"),
+            ("root_key_file = \"/k\"", "POSTHASTE_ROOT_KEY_FILE=\"/k\" p.toml line 1"),
             ("broker_headers = [\"A: b; c\"]", "POSTHASTE_BROKER_HEADERS=\"A: b; c\\n\" p.toml line 1"),
         ] {
             assert_eq!(check(text), (vec![expected.to_owned()], vec![]), "{text}");
@@ -142,6 +151,7 @@ mod tests {
             ("lease = 1.5", "p.toml line 1: lease: expected a string"),
             ("lease = [\"1m\"]", "p.toml line 1: lease: expected a string"),
             ("outbox_batch_size = [1]", "p.toml line 1: outbox_batch_size: expected a number, true or false"),
+            ("root_key_file = 1", "p.toml line 1: root_key_file: expected a string"),
             ("roles = [1]", "p.toml line 1: roles: expected a string or a list of strings"),
         ] {
             assert_eq!(check(text), (vec![], vec![expected.to_owned()]), "{text}");

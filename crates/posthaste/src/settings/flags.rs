@@ -1,7 +1,9 @@
 //! Generates command-line flags from the table of settings: for all settings, or only for the database settings.
 
 use super::setting::{Group, Row, Shown};
-use super::table::{DATABASE_URL, DATABASE_URL_DIRECT, TABLE};
+use super::table::{
+    DATABASE_PASSWORD_COMMAND, DATABASE_PASSWORD_FILE, DATABASE_URL, DATABASE_URL_DIRECT, TABLE,
+};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use std::path::PathBuf;
 
@@ -47,6 +49,7 @@ fn arg(row: &'static dyn Row) -> Arg {
         Shown::Whole | Shown::WithoutPassword | Shown::PlainUrl => "",
         Shown::Hidden => "; flags are visible to other users of the machine, so prefer the environment",
     };
+    let file = about.file_env().map(|name| format!(" or {name}")).unwrap_or_default();
     let arg = Arg::new(about.env)
         .long(about.long())
         .value_name(row.metavar())
@@ -54,7 +57,7 @@ fn arg(row: &'static dyn Row) -> Arg {
         // Values are checked later, so that all problems are reported together.
         .allow_negative_numbers(true)
         .help_heading(about.group.heading())
-        .help(format!("{}{caution} [env: {}]{default}", about.help, about.env));
+        .help(format!("{}{caution} [env: {}{file}]{default}", about.help, about.env));
     if row.is_switch() { arg.num_args(0..=1).default_missing_value("true") } else { arg }
 }
 
@@ -81,8 +84,9 @@ impl FromArgMatches for Flags {
 
 impl Args for DatabaseFlags {
     fn augment_args(command: Command) -> Command {
-        Flags::augment(command, &[&DATABASE_URL, &DATABASE_URL_DIRECT])
-            .next_help_heading(Group::Database.heading())
+        let rows: [&'static dyn Row; 4] =
+            [&DATABASE_URL, &DATABASE_URL_DIRECT, &DATABASE_PASSWORD_COMMAND, &DATABASE_PASSWORD_FILE];
+        Flags::augment(command, &rows).next_help_heading(Group::Database.heading())
     }
 
     fn augment_args_for_update(command: Command) -> Command {

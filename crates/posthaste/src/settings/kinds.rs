@@ -10,7 +10,7 @@ use std::time::Duration;
 
 pub(super) use access::{DatabaseAt, RootKey, SealingKeyText, ServerAt};
 pub(super) use network::{BrokerAt, Headers, Listen, Networks};
-pub(super) use process::{Filter, Format, OneLine, PathText, Roles};
+pub(super) use process::{Filter, Format, OneLine, PathText, Roles, ShellCommand};
 
 /// A duration, such as `30s`.
 #[derive(Debug)]

@@ -40,6 +40,7 @@ fn setting_json(row: &dyn Row, values: &Values) -> Value {
     let (source, file, line) = match given.map(|given| &given.source) {
         None | Some(Source::Default) => ("default", None, None),
         Some(Source::File { path, line }) => ("file", Some(path.display().to_string()), Some(*line)),
+        Some(Source::SecretFile { path, .. }) => ("secret_file", Some(path.display().to_string()), None),
         Some(Source::Environment) => ("environment", None, None),
         Some(Source::Flag) => ("flag", None, None),
     };
@@ -47,6 +48,7 @@ fn setting_json(row: &dyn Row, values: &Values) -> Value {
         "name": about.env,
         "key": about.key(),
         "flag": about.flag(),
+        "file_variable": about.file_env(),
         "value": given.map(|given| shown(about, &given.text)),
         "source": source,
         "file": file,
@@ -58,7 +60,8 @@ fn setting_json(row: &dyn Row, values: &Values) -> Value {
 pub(crate) fn example() -> String {
     let mut text = String::from(
         "# Settings of Posthaste with their defaults. Remove the # from a line to change it. Environment variables\n\
-         # and flags override this file; `posthaste config` prints the effective settings.\n",
+         # and flags override this file; `posthaste config` prints the effective settings. A secret can also be in a\n\
+         # file of its own: root_key_file = \"/run/secrets/root_key\" instead of root_key, for example.\n",
     );
     for group in GROUPS {
         let _ = writeln!(text, "\n# ---- {} ----", group.heading());
@@ -84,6 +87,7 @@ fn toml_value(row: &dyn Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::file;
+    use super::super::source::Entry;
     use super::super::table::KEY_EXAMPLE;
     use super::*;
     use std::path::Path;
@@ -98,7 +102,7 @@ mod tests {
         let found = file::parse(Path::new("example.toml"), &text.join("\n"), &mut problems);
         assert_eq!(problems, []);
         assert_eq!(found.len(), TABLE.len());
-        for (row, given) in found {
+        for Entry { row, given, .. } in found {
             assert_eq!(row.check(&given.text).is_ok(), given.text != KEY_EXAMPLE, "{}", row.about().env);
         }
     }

@@ -73,8 +73,20 @@ pub(super) fn spelled(about: &About, given: &Given) -> String {
     match &given.source {
         Source::Default => format!("{}={value} (the default)", about.env),
         Source::File { .. } => format!("{}: {} = {value}", given.source, about.key()),
+        Source::SecretFile { spelled, .. } => spelled.clone(),
         Source::Environment => format!("{}={value}", about.env),
         Source::Flag => format!("{} {value}", about.flag()),
+    }
+}
+
+/// Formats the path of a file with a secret in the notation of its source.
+pub(super) fn spelled_file(about: &About, given: &Given) -> String {
+    let path = escaped(&given.text);
+    match &given.source {
+        Source::File { .. } => format!("{}: {} = {path}", given.source, about.file_key().unwrap_or_default()),
+        Source::Default | Source::Environment | Source::SecretFile { .. } | Source::Flag => {
+            format!("{}={path}", about.file_env().unwrap_or_default())
+        }
     }
 }
 

@@ -25,8 +25,9 @@ pub(crate) fn as_markdown() -> String {
 fn line(row: &dyn Row) -> String {
     let about = row.about();
     let default = about.default().map_or_else(|| "none".to_owned(), |default| format!("`{default}`"));
+    let file = about.file_env().map(|name| format!("; or in a file: `{name}`")).unwrap_or_default();
     format!(
-        "| `{}` | {default} | {} | {} | {} |",
+        "| `{}` | {default} | {} | {} | {}{file} |",
         about.env,
         escaped(&row.accepts()),
         roles(about.roles),

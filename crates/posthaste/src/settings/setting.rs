@@ -99,6 +99,25 @@ impl About {
         self.key().replace('_', "-")
     }
 
+    /// Returns whether the value may contain a secret. Such a setting can also be given as a file: `<NAME>_FILE` is the
+    /// path of a file that contains the value.
+    pub(super) const fn is_secret(&self) -> bool {
+        match self.shown {
+            Shown::Whole | Shown::PlainUrl => false,
+            Shown::WithoutPassword | Shown::Hidden => true,
+        }
+    }
+
+    /// Returns the name of the environment variable with the path of a file, or `None` if the setting is not secret.
+    pub(super) fn file_env(&self) -> Option<String> {
+        self.is_secret().then(|| format!("{}_FILE", self.env))
+    }
+
+    /// Returns the key in the settings file for the path of a file, or `None` if the setting is not secret.
+    pub(super) fn file_key(&self) -> Option<String> {
+        self.is_secret().then(|| format!("{}_file", self.key()))
+    }
+
     pub(super) const fn default(&self) -> Option<&'static str> {
         match self.fallback {
             Fallback::Value(text) => Some(text),

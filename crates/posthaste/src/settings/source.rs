@@ -1,12 +1,13 @@
 //! Collects the text of each setting from its sources: defaults, file, environment, flags. A later source replaces the
-//! whole value of an earlier one.
+//! whole value of an earlier one. The text of a secret setting can also be in a file that `<NAME>_FILE` names.
 
 use super::environment;
 use super::file;
 use super::flags::Flags;
-use super::problem::Problem;
+use super::problem::{Problem, spelled, spelled_file};
 use super::setting::{Kind, Row, Setting};
 use super::table::{TABLE, find};
+use posthaste_store::secret_file::read_secret;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
@@ -16,7 +17,16 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
     Default,
-    File { path: Arc<PathBuf>, line: usize },
+    /// The settings file.
+    File {
+        path: Arc<PathBuf>,
+        line: usize,
+    },
+    /// A file with only this value. `spelled` is the setting with its path, in the notation of its source.
+    SecretFile {
+        path: PathBuf,
+        spelled: String,
+    },
     Environment,
     Flag,
 }
@@ -26,6 +36,7 @@ impl fmt::Display for Source {
         match self {
             Self::Default => f.write_str("default"),
             Self::File { path, line } => write!(f, "{} line {line}", path.display()),
+            Self::SecretFile { spelled, .. } => f.write_str(spelled),
             Self::Environment => f.write_str("environment"),
             Self::Flag => f.write_str("flag"),
         }
@@ -37,6 +48,30 @@ impl fmt::Display for Source {
 pub(super) struct Given {
     pub(super) text: String,
     pub(super) source: Source,
+}
+
+/// What the text of a source is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The value of the setting.
+    Value,
+    /// The path of a file that contains the value.
+    SecretFile,
+}
+
+/// A setting as a source gives it.
+pub(super) struct Entry {
+    pub(super) row: &'static dyn Row,
+    pub(super) form: Form,
+    pub(super) given: Given,
+}
+
+impl Entry {
+    /// Returns whether both set the same setting, and neither is empty.
+    fn repeats(&self, other: &Self) -> bool {
+        let is_set = |entry: &Self| !entry.given.text.is_empty();
+        self.row.about().env == other.row.about().env && is_set(self) && is_set(other)
+    }
 }
 
 /// The settings file that is read by default, if it exists.
@@ -61,19 +96,68 @@ impl Values {
         }
         let named = flags.config.as_deref().or(found.config.as_deref());
         if let Some(path) = named.or_else(|| Some(Path::new(DEFAULT_FILE)).filter(|path| path.exists())) {
-            for (row, given) in file::read(path, problems) {
-                values.put(row, given);
-            }
+            values.put_all(file::read(path, problems), problems);
         }
-        let environment = found.values.into_iter().map(|(name, text)| (name, text, Source::Environment));
-        let flags = flags.given.iter().map(|(name, text)| (*name, text.clone(), Source::Flag));
-        for (name, text, source) in environment.chain(flags) {
-            if let Some(row) = find(|row| row.about().env == name) {
-                values.put(row, Given { text, source });
+        values.put_all(found.entries, problems);
+        for (name, text) in &flags.given {
+            if let Some(row) = find(|row| row.about().env == *name) {
+                values.put(row, Given { text: text.clone(), source: Source::Flag });
             }
         }
         values.check(problems);
         values
+    }
+
+    /// Sets the values that one source gives. A setting that it gives both as a value and as a file is a problem.
+    fn put_all(&mut self, entries: Vec<Entry>, problems: &mut Vec<Problem>) {
+        let (values, files): (Vec<Entry>, Vec<Entry>) =
+            entries.into_iter().partition(|entry| entry.form == Form::Value);
+        for file in &files {
+            let about = file.row.about();
+            if let Some(value) = values.iter().find(|value| value.repeats(file)) {
+                let (one, other) = (spelled(about, &value.given), spelled_file(about, &file.given));
+                problems.push(Problem::Conflict { one, other, why: "remove one of the two".to_owned() });
+            }
+        }
+        // An empty text counts as not set, so it does not replace the other form.
+        let is_other = |entry: &Entry, others: &[Entry]| {
+            let env = entry.row.about().env;
+            entry.given.text.is_empty() && others.iter().any(|other| other.row.about().env == env)
+        };
+        for Entry { row, given, .. } in values.iter().filter(|value| !is_other(value, &files)) {
+            self.put(*row, given.clone());
+        }
+        for file in files.iter().filter(|file| !is_other(file, &values)) {
+            self.put_file(file, problems);
+        }
+    }
+
+    /// Sets the value of a setting to the contents of a file. An empty path unsets a setting without a default.
+    fn put_file(&mut self, Entry { row, given, .. }: &Entry, problems: &mut Vec<Problem>) {
+        if given.text.is_empty() {
+            if row.about().default().is_none() {
+                self.0.remove(row.about().env);
+            }
+            return;
+        }
+        let (path, spelled) = (PathBuf::from(&given.text), spelled_file(row.about(), given));
+        match read_secret(&path) {
+            Ok(text) => self.put(*row, Given { text, source: Source::SecretFile { path, spelled } }),
+            Err(reason) => {
+                let base = std::env::current_dir().ok().filter(|_| path.is_relative());
+                let base = base.map(|folder| format!("; the path is relative to {}", folder.display()));
+                let why = format!("{reason}{}", base.unwrap_or_default());
+                problems.push(Problem::File { file: spelled, why });
+            }
+        }
+    }
+
+    /// Returns the files with secrets, each with the setting in the notation of its source.
+    pub(super) fn secret_files(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.0.values().filter_map(|given| match &given.source {
+            Source::SecretFile { path, spelled } => Some((path.as_path(), spelled.as_str())),
+            Source::Default | Source::File { .. } | Source::Environment | Source::Flag => None,
+        })
     }
 
     /// Sets the value of a setting. An empty text unsets a setting without a default, even if an earlier source set it.

@@ -4,11 +4,12 @@
 
 use super::kinds::{
     BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, Listen, Networks, Number, OneLine, PathText, Roles,
-    RootKey, SealingKeyText, ServerAt, Time, Unit, UnitTime, YesNo,
+    RootKey, SealingKeyText, ServerAt, ShellCommand, Time, Unit, UnitTime, YesNo,
 };
 use super::setting::Group::{Database, Deliveries, Egress, Logs, Orders, Server};
 use super::setting::Shown::{Hidden, PlainUrl, WithoutPassword};
 use super::setting::{Group, Row, Setting};
+use super::source::Form;
 use super::types::ProcessRole;
 use crate::database::DEFAULT_URL;
 use posthaste_core::retry::ATTEMPTS_LIMIT_MAX;
@@ -113,6 +114,12 @@ table! {
         API, "Login that manages API keys, a member of key_keeper");
     DATABASE_URL_VIEWER: ServerAt = login("POSTHASTE_DATABASE_URL_VIEWER", "postgres://viewer@db/posthaste",
         API, "Login that reads for the API, a member of viewer");
+    DATABASE_PASSWORD_COMMAND: ShellCommand = Setting::optional("POSTHASTE_DATABASE_PASSWORD_COMMAND",
+        "gcloud auth print-access-token", Database, ShellCommand,
+        "Shell command that prints the password of every database login, run for each new connection").shown(Hidden);
+    DATABASE_PASSWORD_FILE: PathText = Setting::optional("POSTHASTE_DATABASE_PASSWORD_FILE",
+        "/run/secrets/database_password", Database, PathText,
+        "File with the password of every database login, read again for each new connection");
 
     MAX_RETRY_LIMIT: Number = Setting::new("POSTHASTE_MAX_RETRY_LIMIT", "5", Deliveries, number(1, ATTEMPTS_LIMIT_MAX),
         "Maximum number of attempts of a delivery, including the first; a subscription may set its own")
@@ -198,6 +205,22 @@ pub(super) fn find(is_it: impl Fn(&dyn Row) -> bool) -> Option<&'static dyn Row>
     TABLE.iter().copied().find(|row| is_it(*row))
 }
 
+/// Returns the setting with this environment variable, which contains the value or the path of a file.
+pub(super) fn find_variable(name: &str) -> Option<(&'static dyn Row, Form)> {
+    let value = find(|row| row.about().env == name).map(|row| (row, Form::Value));
+    value.or_else(|| {
+        find(|row| row.about().file_env().as_deref() == Some(name)).map(|row| (row, Form::SecretFile))
+    })
+}
+
+/// Returns the setting with this key in the settings file, which contains the value or the path of a file.
+pub(super) fn find_key(key: &str) -> Option<(&'static dyn Row, Form)> {
+    let value = find(|row| row.about().key() == key).map(|row| (row, Form::Value));
+    value.or_else(|| {
+        find(|row| row.about().file_key().as_deref() == Some(key)).map(|row| (row, Form::SecretFile))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::setting::Fallback;
@@ -223,6 +246,26 @@ mod tests {
         assert_eq!(RETRY_BASE.about.key(), "retry_base");
         assert_eq!(RETRY_BASE.about.flag(), "--retry-base");
         assert_eq!(OUTBOX_BATCH_SIZE.about.key(), "outbox_batch_size");
+    }
+
+    #[test]
+    fn names_of_secret_files_belong_to_one_setting() {
+        let names: BTreeSet<&str> = TABLE.iter().map(|row| row.about().env).collect();
+        let files: Vec<String> = TABLE.iter().filter_map(|row| row.about().file_env()).collect();
+        assert!(files.iter().all(|file| !names.contains(file.as_str())), "{files:?}");
+        assert!(files.len() > 15, "{files:?}");
+        for name in [
+            "POSTHASTE_ROOT_KEY",
+            "POSTHASTE_SECRET_KEY",
+            "POSTHASTE_DATABASE_URL",
+            "POSTHASTE_BROKER_HEADERS",
+        ] {
+            assert!(files.contains(&format!("{name}_FILE")), "{name}");
+        }
+        assert!(find_variable("POSTHASTE_LEASE_FILE").is_none());
+        let own =
+            find_variable("POSTHASTE_DATABASE_PASSWORD_FILE").map(|(row, form)| (row.about().env, form));
+        assert_eq!(own, Some(("POSTHASTE_DATABASE_PASSWORD_FILE", Form::Value)));
     }
 
     #[test]

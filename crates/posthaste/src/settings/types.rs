@@ -8,6 +8,7 @@ use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::seal::SealingKey;
 use posthaste_store::grants::DbRole;
+use posthaste_store::postgres::PasswordSource;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) log: LogSettings,
     pub(crate) broker: BrokerSettings,
     pub(crate) outbox: OutboxSettings,
+    /// The warnings about files with secrets that every user of the machine can read.
+    pub(crate) exposed_files: Vec<String>,
 }
 
 /// A set of services that a process may run.
@@ -76,6 +79,8 @@ pub(crate) struct DatabaseSettings {
     pub(crate) direct: Option<ServerUrl>,
     /// The logins of individual database roles. Empty unless the database is PostgreSQL.
     pub(crate) logins: Vec<(DbRole, ServerUrl)>,
+    /// Where the passwords of all these logins come from.
+    pub(crate) password: PasswordSource,
 }
 
 impl DatabaseSettings {

@@ -1,8 +1,12 @@
 //! Creates warnings about settings that are valid but insecure.
 
 use super::Settings;
+use super::source::Values;
+use super::table as t;
 use ipnet::IpNet;
+use posthaste_store::secret_file::mode_if_exposed;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// Networks that are not public. Their hosts often trust their neighbors, which makes them targets of server-side
 /// request forgery through a callback URL.
@@ -39,8 +43,24 @@ impl Settings {
                     .to_owned(),
             );
         }
+        warnings.extend(self.exposed_files.iter().cloned());
         warnings
     }
+}
+
+/// Returns a warning for each file with a secret that every user of the machine can read. Secrets of containers and
+/// services are in memory, where other users do not see them.
+pub(super) fn exposed_files(values: &Values) -> Vec<String> {
+    let password = values.get(&t::DATABASE_PASSWORD_FILE);
+    let password = password.map(|path| (path, values.spelled(&t::DATABASE_PASSWORD_FILE)));
+    let files = values.secret_files().map(|(path, spelled)| (path.to_owned(), spelled.to_owned()));
+    let exposed = |(path, spelled): (PathBuf, String)| {
+        let mode = mode_if_exposed(&path)?;
+        Some(format!(
+            "{spelled}: every user of this machine can read the file (mode {mode:04o}); run: chmod o-r {path:?}"
+        ))
+    };
+    files.chain(password).filter_map(exposed).collect()
 }
 
 /// Returns the warnings about allowed networks, at most one for each distinct network.

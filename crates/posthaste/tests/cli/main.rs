@@ -10,6 +10,7 @@ mod lane;
 mod operations;
 mod orders;
 mod reference;
+mod secret_files;
 mod settings;
 
 use posthaste_testkit::commands::{Dev, Ran, Running, run};

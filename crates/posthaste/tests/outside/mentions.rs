@@ -5,13 +5,14 @@ use posthaste_testkit::commands::run;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 17] = [
     "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "docs/api.md",
     "docs/concepts.md",
     "docs/configuration.md",
+    "docs/credentials.md",
     "docs/operations.md",
     "docs/orders.md",
     "docs/quickstart.md",
@@ -19,16 +20,18 @@ const PAGES: [&str; 15] = [
     "docs/retries.md",
     "docs/runbook.md",
     "docs/scaling.md",
+    "docs/upgrading.md",
     "deploy/alerts.yml",
     "deploy/posthaste.service",
 ];
 
 /// Variables that are not server settings: they are used by client commands, tests and scripts.
-const OTHER_VARIABLES: [&str; 6] = [
+const OTHER_VARIABLES: [&str; 7] = [
     "POSTHASTE_BLESS",
     "POSTHASTE_CONFIG",
     "POSTHASTE_CONTEXT",
     "POSTHASTE_KEY",
+    "POSTHASTE_KEY_FILE",
     "POSTHASTE_SEED",
     "POSTHASTE_URL",
 ];

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod migrations;
+mod passwords;
 mod postgres_server;
 mod roles;
 mod schema;

@@ -7,9 +7,11 @@ mod chaos;
 mod drain;
 mod order_chaos;
 mod outage;
+mod passwords;
 mod revoked;
 mod soak;
 mod stalls;
+mod upgrade;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 

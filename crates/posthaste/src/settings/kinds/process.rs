@@ -116,6 +116,24 @@ impl Kind for PathText {
     }
 }
 
+/// A command that `sh -c` runs.
+#[derive(Debug)]
+pub(in crate::settings) struct ShellCommand;
+
+impl Kind for ShellCommand {
+    type Value = String;
+    const METAVAR: &'static str = "COMMAND";
+
+    fn read(&self, text: &str) -> Result<String, String> {
+        let fits = !text.trim().is_empty() && !text.contains('\0');
+        if fits { Ok(text.to_owned()) } else { Err(format!("a {}", self.accepts())) }
+    }
+
+    fn accepts(&self) -> String {
+        "shell command".to_owned()
+    }
+}
+
 /// Text without control characters.
 #[derive(Debug)]
 pub(in crate::settings) struct OneLine {
@@ -189,6 +207,8 @@ mod tests {
     fn paths_and_lines_are_not_empty() {
         assert_eq!(PathText.read("ca.pem"), Ok(PathBuf::from("ca.pem")));
         assert!(PathText.read("").is_err());
+        assert_eq!(ShellCommand.read("a | b\nc").as_deref(), Ok("a | b\nc"));
+        assert!(ShellCommand.read(" ").is_err() && ShellCommand.read("a\0b").is_err());
         let line = OneLine { chars_max: 5 };
         assert_eq!(line.read("äöü ß").as_deref(), Ok("äöü ß"));
         for text in ["", "123456", "a\nb"] {

@@ -5,6 +5,7 @@ use crate::postgres::conn::failure::{ConnectError, HostFailure};
 use crate::postgres::conn::monitor::{
     ConnectFailure, ConnectedServer, ConnectionMonitor, TlsSession, Verified,
 };
+use crate::postgres::conn::password::{LoginTarget, PasswordSource};
 use crate::postgres::conn::socket::{Socket, SocketPlace};
 use crate::postgres::conn::tls::{EncryptedSocket, Handshake, MaybeHandshake, TlsContext};
 use crate::postgres::conn::url::{
@@ -40,6 +41,8 @@ pub(crate) struct Connector {
     url: ConnectionUrl,
     /// `None` if TLS is disabled.
     tls: Option<TlsContext>,
+    /// Where the password comes from.
+    password: PasswordSource,
     program: String,
     monitor: ConnectionMonitor,
     /// The index of the host to try first: that of the last connection, or the one after a failed attempt.
@@ -70,7 +73,16 @@ impl Connector {
             }
         };
         let (program, monitor) = (program.to_owned(), monitor.clone());
-        Ok(Self { url, tls, program, monitor, last_host: AtomicUsize::new(0) })
+        let password = PasswordSource::Url;
+        Ok(Self { url, tls, password, program, monitor, last_host: AtomicUsize::new(0) })
+    }
+
+    /// Takes the password from another source than the URL. Returns an error if the URL contains one, too.
+    pub(crate) fn with_password(self, password: &PasswordSource) -> StoreResult<Self> {
+        match password.conflict(self.url.password.is_some()) {
+            Some(what) => Err(StoreError::Unusable { what }),
+            None => Ok(Self { password: password.clone(), ..self }),
+        }
     }
 
     /// Connects to the first suitable host. `setup` is executed on the new connection.
@@ -138,9 +150,11 @@ impl Connector {
             }
             Ok(Ok(places)) => places,
         };
+        let password = self.read_password(host).await?;
+        let password = password.as_deref();
         let mut last = HostFailure::new(ConnectFailure::Dns, "the host name has no address");
         for place in places {
-            match timeout(limit, self.try_place(host, &place, setup)).await {
+            match timeout(limit, self.try_place(host, &place, password, setup)).await {
                 Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(failure)) if failure.is_final() => return Err(failure),
                 Ok(Err(failure)) => last = failure,
@@ -153,12 +167,27 @@ impl Connector {
         Err(last)
     }
 
+    /// Returns the password for a connection to a host, or `None` if none is set. The limit of a host does not include
+    /// it.
+    async fn read_password(&self, host: &Host) -> Result<Option<String>, HostFailure> {
+        let name = host.name();
+        let user = self.url.user.as_deref().unwrap_or_default();
+        let database = self.url.database.as_deref().unwrap_or(user);
+        let target = LoginTarget { host: &name, port: host.port, user, database };
+        match self.password.read(target).await {
+            Ok(None) => Ok(self.url.password.clone()),
+            Ok(password) => Ok(password),
+            Err(error) => Err(HostFailure::new(ConnectFailure::Password, error.to_string())),
+        }
+    }
+
     /// Connects to an address. With `sslmode=prefer`, connects again without TLS if the server refuses a connection
     /// with TLS.
     async fn try_place(
         &self,
         host: &Host,
         place: &SocketPlace,
+        password: Option<&str>,
         setup: Option<&str>,
     ) -> Result<(Client, Transport, ConnectedServer), HostFailure> {
         let encryption = match (self.url.tls.mode, place) {
@@ -168,9 +197,9 @@ impl Connector {
                 Encryption::Required
             }
         };
-        match Box::pin(self.log_in(host, place, encryption)).await {
+        match Box::pin(self.log_in(host, place, password, encryption)).await {
             Err(failure) if encryption == Encryption::IfOffered && failure.allows_plain_text() => {
-                let plain = Box::pin(self.log_in(host, place, Encryption::Never)).await;
+                let plain = Box::pin(self.log_in(host, place, password, Encryption::Never)).await;
                 self.prepare(plain.map_err(|plain| plain.after(&failure))?, host, place, setup).await
             }
             logged_in => self.prepare(logged_in?, host, place, setup).await,
@@ -181,6 +210,7 @@ impl Connector {
         &self,
         host: &Host,
         place: &SocketPlace,
+        password: Option<&str>,
         encryption: Encryption,
     ) -> Result<LoggedIn, HostFailure> {
         let mut socket = Socket::open(place, &self.url).await.map_err(|error| HostFailure::io(&error))?;
@@ -189,7 +219,7 @@ impl Connector {
             socket.refuse_clear_text_password();
         }
         let session = Arc::new(OnceLock::new());
-        let mut config = self.driver_config();
+        let mut config = self.driver_config(password);
         let mode = if encrypted { DriverSslMode::Require } else { DriverSslMode::Disable };
         config.ssl_mode(mode).ssl_negotiation(DriverNegotiation::Direct);
         let handshake = if encrypted { self.handshake(host, place, &session)? } else { None };
@@ -218,7 +248,7 @@ impl Connector {
         }
     }
 
-    fn driver_config(&self) -> Config {
+    fn driver_config(&self, password: Option<&str>) -> Config {
         let mut config = Config::new();
         config.application_name(&self.program).channel_binding(match self.url.tls.channel_binding {
             ChannelBinding::Disable => tokio_postgres::config::ChannelBinding::Disable,
@@ -227,7 +257,7 @@ impl Connector {
         });
         let url = &self.url;
         url.user.as_ref().map(|user| config.user(user));
-        url.password.as_ref().map(|password| config.password(password));
+        password.map(|password| config.password(password));
         url.database.as_ref().map(|database| config.dbname(database));
         url.options.as_ref().map(|options| config.options(options));
         config
@@ -282,11 +312,7 @@ impl Connector {
         if let Some(setup) = setup {
             run(&mut transport, client.batch_execute(setup)).await?;
         }
-        let name = match &host.place {
-            Place::Tcp { name, .. } => name.clone(),
-            Place::Unix(folder) => folder.display().to_string(),
-        };
-        let server = ConnectedServer { host: name, port: host.port, address: place.address(), tls };
+        let server = ConnectedServer { host: host.name(), port: host.port, address: place.address(), tls };
         Ok((client, transport, server))
     }
 }

@@ -105,7 +105,10 @@ pub(crate) fn connecting(error: ConnectError) -> Fault {
             Fault::Unusable(format!("this login may not use its role: {error}; grant the role to the login"))
         }
         Some("53300") => Fault::TimedOut(error.into()),
-        Some(_) | None if error.has_timed_out() => Fault::TimedOut(error.into()),
+        // The password file or command would only fail again.
+        Some(_) | None if error.has_timed_out() || error.reason() == ConnectFailure::Password => {
+            Fault::TimedOut(error.into())
+        }
         Some(_) | None => Fault::Away(error.into()),
     }
 }

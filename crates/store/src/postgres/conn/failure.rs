@@ -62,7 +62,7 @@ impl HostFailure {
 
     /// Returns whether no other host or address should be tried.
     pub(crate) fn is_final(&self) -> bool {
-        self.reason == ConnectFailure::Authentication
+        [ConnectFailure::Authentication, ConnectFailure::Password].contains(&self.reason)
     }
 
     /// Returns whether `sslmode=prefer` allows another attempt without TLS: the handshake failed, or the server refused

@@ -8,6 +8,7 @@
 use crate::postgres::conn::connect::{Connector, Transport};
 use crate::postgres::conn::error::{classify, connecting};
 use crate::postgres::conn::monitor::ConnectionMonitor;
+use crate::postgres::conn::password::PasswordSource;
 use crate::remote::{Fault, Phase};
 use posthaste_core::ports::{Announcement, ListenStore, StoreResult};
 use std::future::{pending, poll_fn};
@@ -43,8 +44,17 @@ impl std::fmt::Debug for PostgresListener {
 impl PostgresListener {
     /// Parses the URL. The first call to [`ListenStore::next_announcements`] connects.
     pub fn new(url: &str, monitor: &ConnectionMonitor) -> StoreResult<Self> {
-        let connector = Arc::new(Connector::new(url, PROGRAM, monitor)?);
-        Ok(Self { connector, monitor: monitor.clone(), task: None })
+        Self::with_password(url, &PasswordSource::Url, monitor)
+    }
+
+    /// Parses the URL of a login whose password comes from `password`. See [`Self::new`].
+    pub fn with_password(
+        url: &str,
+        password: &PasswordSource,
+        monitor: &ConnectionMonitor,
+    ) -> StoreResult<Self> {
+        let connector = Connector::new(url, PROGRAM, monitor)?.with_password(password)?;
+        Ok(Self { connector: Arc::new(connector), monitor: monitor.clone(), task: None })
     }
 }
 

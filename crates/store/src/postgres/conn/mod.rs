@@ -6,6 +6,7 @@ pub(crate) mod failure;
 pub(crate) mod listen;
 pub(crate) mod monitor;
 pub(crate) mod options;
+pub(crate) mod password;
 pub(crate) mod pool;
 pub(crate) mod scratch;
 pub(crate) mod session;

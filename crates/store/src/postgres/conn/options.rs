@@ -3,6 +3,7 @@
 use crate::Observer;
 use crate::grants::DbRole;
 use crate::postgres::conn::monitor::ConnectionMonitor;
+use crate::postgres::conn::password::PasswordSource;
 use posthaste_core::ports::StoreError;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ pub struct PostgresOptions {
     pub url: Option<String>,
     /// URLs of separate logins for individual roles. They take precedence over `url`.
     pub role_urls: Vec<(DbRole, String)>,
+    /// Where the passwords of all logins come from.
+    pub password: PasswordSource,
     /// The roles that this process uses. The first is also used to check the schema, to read the time, to report
     /// presence and to notify other processes.
     pub roles: Vec<DbRole>,
@@ -32,6 +35,7 @@ impl std::fmt::Debug for PostgresOptions {
         let own_logins: Vec<_> = self.role_urls.iter().map(|(role, _)| role).collect();
         f.debug_struct("PostgresOptions")
             .field("role_urls", &own_logins)
+            .field("password", &self.password)
             .field("roles", &self.roles)
             .field("connections_max", &self.connections_max)
             .field("wait_timeout", &self.wait_timeout)
@@ -48,6 +52,7 @@ impl Default for PostgresOptions {
         Self {
             url: None,
             role_urls: Vec::new(),
+            password: PasswordSource::default(),
             roles,
             connections_max: 4,
             wait_timeout: Duration::from_secs(10),
@@ -101,6 +106,7 @@ mod tests {
     fn options_do_not_print_passwords() {
         let mut options = PostgresOptions::new("postgres://a:hunter2@b/c");
         options.role_urls.push((DbRole::Viewer, "postgres://v:hunter3@b/c".to_owned()));
+        options.password = PasswordSource::Command("echo hunter4".to_owned());
         assert!(!format!("{options:?}").contains("hunter"));
     }
 

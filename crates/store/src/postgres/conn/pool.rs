@@ -131,7 +131,7 @@ impl RolePool {
 }
 
 fn build(login: Login<'_>, program: &str, options: &PostgresOptions) -> StoreResult<Pool> {
-    let connector = Connector::new(login.url, program, &options.monitor)?;
+    let connector = Connector::new(login.url, program, &options.monitor)?.with_password(&options.password)?;
     let setup = login.takes_role.map(|role| format!("SET ROLE {}", role.name()));
     Pool::builder(Manager { monitor: options.monitor.clone(), connector, setup })
         .max_size(options.connections_max.max(1))

@@ -3,6 +3,7 @@
 use crate::postgres::conn::connect::Connector;
 use crate::postgres::conn::error::{classify, connecting};
 use crate::postgres::conn::monitor::ConnectionMonitor;
+use crate::postgres::conn::password::PasswordSource;
 use crate::remote::Phase;
 use posthaste_core::ports::{StoreError, StoreResult};
 
@@ -19,23 +20,24 @@ pub fn url_with_database(server_url: &str, name: &str) -> String {
 }
 
 /// Creates an empty database. `name` may contain lower-case letters, digits and underscores.
-pub async fn create_database(server_url: &str, name: &str) -> StoreResult<()> {
-    execute(server_url, name, "creating a database", |name| format!("CREATE DATABASE {name}")).await
+pub async fn create_database(server_url: &str, password: &PasswordSource, name: &str) -> StoreResult<()> {
+    execute(server_url, password, name, "creating a database", |name| format!("CREATE DATABASE {name}")).await
 }
 
 /// Drops a database, even if clients are connected to it.
-pub async fn drop_database(server_url: &str, name: &str) -> StoreResult<()> {
+pub async fn drop_database(server_url: &str, password: &PasswordSource, name: &str) -> StoreResult<()> {
     let sql = |name: &str| format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
-    execute(server_url, name, "dropping a database", sql).await
+    execute(server_url, password, name, "dropping a database", sql).await
 }
 
 /// Runs VACUUM (ANALYZE), as autovacuum would eventually do.
-pub async fn vacuum_database(url: &str) -> StoreResult<()> {
-    run(url, "vacuuming a database", "VACUUM (ANALYZE)".to_owned()).await
+pub async fn vacuum_database(url: &str, password: &PasswordSource) -> StoreResult<()> {
+    run(url, password, "vacuuming a database", "VACUUM (ANALYZE)".to_owned()).await
 }
 
 async fn execute(
     server_url: &str,
+    password: &PasswordSource,
     name: &str,
     doing: &'static str,
     sql: impl Fn(&str) -> String,
@@ -44,11 +46,12 @@ async fn execute(
     if name.is_empty() || !name.bytes().all(plain) {
         return Err(StoreError::Unusable { what: format!("{name:?} is not a valid name for a database") });
     }
-    run(server_url, doing, sql(name)).await
+    run(server_url, password, doing, sql(name)).await
 }
 
-async fn run(url: &str, doing: &'static str, sql: String) -> StoreResult<()> {
-    let connector = Connector::new(url, "posthaste bench", &ConnectionMonitor::default())?;
+async fn run(url: &str, password: &PasswordSource, doing: &'static str, sql: String) -> StoreResult<()> {
+    let monitor = ConnectionMonitor::default();
+    let connector = Connector::new(url, "posthaste bench", &monitor)?.with_password(password)?;
     let (client, connection) =
         connector.connect(None).await.map_err(|error| connecting(error).into_error(doing, true))?;
     let work = async move { client.batch_execute(&sql).await };

@@ -58,6 +58,16 @@ pub(crate) enum Place {
     Unix(PathBuf),
 }
 
+impl Host {
+    /// Returns the host as written in the URL, or the folder of a Unix socket.
+    pub(crate) fn name(&self) -> String {
+        match &self.place {
+            Place::Tcp { name, .. } => name.clone(),
+            Place::Unix(folder) => folder.display().to_string(),
+        }
+    }
+}
+
 impl std::fmt::Display for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.place {

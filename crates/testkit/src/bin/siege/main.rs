@@ -5,6 +5,7 @@
 
 use posthaste_bench::scratch::Engine;
 use posthaste_bench::variable;
+use posthaste_store::postgres::PasswordSource;
 use posthaste_testkit::postgres::admin_url;
 use posthaste_testkit::siege::{self, SiegeOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -31,7 +32,7 @@ async fn main() -> ExitCode {
         measured: Duration::from_secs(variable("SIEGE_SECONDS", 20)),
     };
     let mut is_kept = true;
-    for engine in [Engine::Sqlite, Engine::Postgres { server: admin_url() }] {
+    for engine in [Engine::Sqlite, Engine::Postgres { server: admin_url(), password: PasswordSource::Url }] {
         is_kept &= siege::run(&engine, options).await.conclude(&engine);
     }
     if is_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }

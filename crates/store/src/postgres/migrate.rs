@@ -7,6 +7,8 @@ use crate::migration::{self, Applied, Migration, MigrationError, migrations};
 use crate::postgres::conn::connect::Connector;
 use crate::postgres::conn::error::{classify, connecting};
 use crate::postgres::conn::monitor::ConnectionMonitor;
+use crate::postgres::conn::password::PasswordSource;
+use crate::postgres::lock_wait::{LockObserver, LockWait};
 use crate::remote::Phase;
 use posthaste_core::ports::{StoreError, StoreResult};
 use std::time::Duration;
@@ -24,13 +26,18 @@ const LOCK_KEY: i64 = 0x706f_7374_6861_7374;
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(600);
 /// Interval between two attempts to acquire the advisory lock.
 const LOCK_POLL_PAUSE: Duration = Duration::from_millis(50);
-/// The statement that limits how long a migration waits for a table lock, because all later statements on the table
-/// queue behind it.
-const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";
+/// The statement that limits how long each statement of a migration waits for a lock, because all later statements on
+/// the table queue behind it.
+const LOCK_TIMEOUT: &str = "SET lock_timeout = '2s'";
+/// The statement that limits the waits of CREATE INDEX CONCURRENTLY. No other statement queues behind it, and it cannot
+/// be repeated alone, because an interrupted build leaves an invalid index.
+const CONCURRENT_LOCK_TIMEOUT: &str = "SET lock_timeout = '10min'";
 /// Maximum number of attempts to run a statement.
 const TRIES_MAX: u32 = 10;
 /// Pause between two attempts to run a statement.
 const TRY_PAUSE: Duration = Duration::from_millis(100);
+/// Pause after a lock timeout, in which the statements that queued behind the migration run.
+const LOCK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The result of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,18 +54,37 @@ pub async fn migrate(url: &str) -> StoreResult<MigrateReport> {
     migrate_with(url, MIGRATIONS).await
 }
 
+/// Migrates the database with a login whose password comes from `password`. See [`migrate`].
+pub async fn migrate_with_password(url: &str, password: &PasswordSource) -> StoreResult<MigrateReport> {
+    migrate_as(url, password, MIGRATIONS).await
+}
+
 /// Migrates the database with the given list of migrations. See [`migrate`].
 pub async fn migrate_with(url: &str, migrations: &[Migration]) -> StoreResult<MigrateReport> {
-    let connector = Connector::new(url, "posthaste migrate", &ConnectionMonitor::default())?;
+    migrate_as(url, &PasswordSource::Url, migrations).await
+}
+
+async fn migrate_as(
+    url: &str,
+    password: &PasswordSource,
+    migrations: &[Migration],
+) -> StoreResult<MigrateReport> {
+    let monitor = ConnectionMonitor::default();
+    let connector = Connector::new(url, "posthaste migrate", &monitor)?.with_password(password)?;
     let (client, connection) =
         connector.connect(None).await.map_err(|error| connecting(error).into_error(DOING, true))?;
-    let (report, _) = futures_util::future::join(run(client, migrations), connection).await;
+    let observer = LockObserver { connector };
+    let (report, _) = futures_util::future::join(run(client, &observer, migrations), connection).await;
     report
 }
 
 /// Runs the missing migrations, then creates the roles and grants. Dropping the client at the end closes the connection
 /// and releases the advisory lock.
-async fn run(client: Client, migrations: &[Migration]) -> StoreResult<MigrateReport> {
+async fn run(
+    client: Client,
+    observer: &LockObserver,
+    migrations: &[Migration],
+) -> StoreResult<MigrateReport> {
     acquire_lock(&client).await?;
     execute(&client, LOCK_TIMEOUT).await?;
     execute(&client, include_str!("sql/migrate/create_schema.sql")).await?;
@@ -69,7 +95,7 @@ async fn run(client: Client, migrations: &[Migration]) -> StoreResult<MigrateRep
         version: migrations.last().map_or(0, |migration| migration.version),
     };
     for migration in planned {
-        apply(&client, migration).await?;
+        apply(&client, observer, migration).await?;
         report.applied.push(migration.version);
     }
     create_roles(&client).await?;
@@ -110,13 +136,15 @@ fn applied_row(row: &Row) -> Result<Applied, Error> {
         version: u32::try_from(version).unwrap_or(u32::MAX),
         checksum: row.try_get(1)?,
         finished: row.try_get(2)?,
+        compatible_with: row.try_get::<_, Option<i32>>(3)?.and_then(|version| u32::try_from(version).ok()),
     })
 }
 
-/// Checks that the applied migrations in `rows` are those of this version.
+/// Checks that this version can use a database with the applied migrations in `rows`.
 pub(super) fn check(rows: &[Row]) -> StoreResult<()> {
     let applied: Result<Vec<Applied>, Error> = rows.iter().map(applied_row).collect();
-    migration::check(MIGRATIONS, &applied.map_err(store_error)?).map_err(|error| refused(&error))
+    let schema = migration::check(MIGRATIONS, &applied.map_err(store_error)?);
+    schema.map(|schema| schema.log()).map_err(|error| refused(&error))
 }
 
 /// Returns the error for a database that was never migrated.
@@ -125,14 +153,17 @@ pub(super) fn never_migrated() -> StoreError {
     refused(&MigrationError::Behind { at: 0, needed })
 }
 
-async fn apply(client: &Client, migration: &Migration) -> StoreResult<()> {
+async fn apply(client: &Client, observer: &LockObserver, migration: &Migration) -> StoreResult<()> {
     let outcome = if migration.in_transaction() {
         let row = progress_statement(migration, "clock_timestamp()");
-        execute_with_retries(client, &format!("BEGIN;\n{}\n;{row}COMMIT;", migration.sql)).await
+        execute_observed(client, observer, &format!("BEGIN;\n{}\n;{row}COMMIT;", migration.sql)).await
     } else {
-        apply_steps(client, migration).await
+        apply_steps(client, observer, migration).await
     };
-    outcome.map_err(|error| {
+    outcome.map_err(|StepError { error, wait }| {
+        if is_lock_timeout(&error) {
+            return StoreError::Unusable { what: lock_message(migration, wait.as_ref()) };
+        }
         let what = format!(
             "migration {} ({}) failed: {}",
             migration.version,
@@ -146,24 +177,90 @@ async fn apply(client: &Client, migration: &Migration) -> StoreResult<()> {
 
 /// Runs the steps of a migration one by one. Each step is idempotent. The migration is recorded as started before the
 /// first step.
-async fn apply_steps(client: &Client, migration: &Migration) -> Result<(), Error> {
+async fn apply_steps(
+    client: &Client,
+    observer: &LockObserver,
+    migration: &Migration,
+) -> Result<(), StepError> {
     execute_with_retries(client, &progress_statement(migration, "NULL")).await?;
     for step in migration.steps() {
-        execute_with_retries(client, step).await?;
+        if step.contains("CONCURRENTLY") {
+            execute_concurrent(client, observer, step).await?;
+        } else {
+            execute_observed(client, observer, step).await?;
+        }
     }
-    execute_with_retries(client, &progress_statement(migration, "clock_timestamp()")).await
+    Ok(execute_with_retries(client, &progress_statement(migration, "clock_timestamp()")).await?)
+}
+
+/// The error of a statement of a migration.
+struct StepError {
+    error: Error,
+    /// The lock that it waited for, if it was observed.
+    wait: Option<LockWait>,
+}
+
+impl From<Error> for StepError {
+    fn from(error: Error) -> Self {
+        Self { error, wait: None }
+    }
+}
+
+/// Runs a statement of a migration. If it cannot acquire a lock, the last attempt is observed.
+async fn execute_observed(client: &Client, observer: &LockObserver, sql: &str) -> Result<(), StepError> {
+    match execute_with_retries(client, sql).await {
+        Err(error) if is_lock_timeout(&error) => client.batch_execute("ROLLBACK").await?,
+        outcome => return Ok(outcome?),
+    }
+    let (outcome, wait) = observer.observe(client, client.batch_execute(sql)).await;
+    outcome.map_err(|error| StepError { error, wait })
+}
+
+/// Runs CREATE INDEX CONCURRENTLY or DROP INDEX CONCURRENTLY, which wait for other transactions.
+async fn execute_concurrent(client: &Client, observer: &LockObserver, sql: &str) -> Result<(), StepError> {
+    client.batch_execute(CONCURRENT_LOCK_TIMEOUT).await?;
+    let (outcome, wait) = observer.observe(client, client.batch_execute(sql)).await;
+    outcome.map_err(|error| StepError { error, wait })?;
+    Ok(client.batch_execute(LOCK_TIMEOUT).await?)
+}
+
+fn is_lock_timeout(error: &Error) -> bool {
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+}
+
+/// Returns the error message for a migration that could not acquire a lock.
+fn lock_message(migration: &Migration, wait: Option<&LockWait>) -> String {
+    let Migration { version, name, .. } = migration;
+    let kept = match migration.in_transaction() {
+        true => "this migration changed nothing",
+        false => "its finished steps are kept",
+    };
+    let cause = wait.map_or_else(
+        || {
+            "other sessions hold a lock that it needs: find long transactions with SELECT pid, application_name, \
+             state, xact_start FROM pg_stat_activity ORDER BY xact_start, and end them"
+                .to_owned()
+        },
+        ToString::to_string,
+    );
+    format!(
+        "migration {version} ({name}) could not acquire a lock: {cause}; then run `posthaste migrate` again: {kept}, \
+         and the next run continues with it"
+    )
 }
 
 /// Returns the statement that records the progress of a migration. Name and checksum need no escaping, because they
 /// contain no quotes.
 fn progress_statement(migration: &Migration, finished_at: &str) -> String {
     format!(
-        "INSERT INTO posthaste.schema_migrations (version, name, checksum, started_at, finished_at) \
-         VALUES ({}, '{}', '{}', clock_timestamp(), {finished_at}) \
+        "INSERT INTO posthaste.schema_migrations \
+             (version, name, checksum, started_at, finished_at, compatible_with) \
+         VALUES ({}, '{}', '{}', clock_timestamp(), {finished_at}, {}) \
          ON CONFLICT (version) DO UPDATE SET finished_at = excluded.finished_at;",
         migration.version,
         migration.name,
-        migration.checksum()
+        migration.checksum(),
+        migration.compatible_with().map_or_else(|| "NULL".to_owned(), |version| version.to_string())
     )
 }
 
@@ -174,7 +271,7 @@ async fn execute_with_retries(client: &Client, sql: &str) -> Result<(), Error> {
         match client.batch_execute(sql).await {
             Err(error) if is_transient(&error) => {
                 client.batch_execute("ROLLBACK").await?;
-                tokio::time::sleep(TRY_PAUSE).await;
+                tokio::time::sleep(if is_lock_timeout(&error) { LOCK_PAUSE } else { TRY_PAUSE }).await;
             }
             outcome => return outcome,
         }

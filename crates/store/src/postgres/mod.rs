@@ -3,6 +3,7 @@
 //! [`migrate`] creates the schema.
 
 mod conn;
+mod lock_wait;
 mod migrate;
 mod roles;
 
@@ -10,8 +11,9 @@ pub use conn::connect::check_url;
 pub use conn::listen::PostgresListener;
 pub use conn::monitor::{ConnectFailure, ConnectedServer, ConnectionMonitor, TlsSession, Verified};
 pub use conn::options::PostgresOptions;
+pub use conn::password::PasswordSource;
 pub use conn::scratch::{create_database, drop_database, url_with_database, vacuum_database};
-pub use migrate::{MIGRATIONS, MigrateReport, migrate, migrate_with};
+pub use migrate::{MIGRATIONS, MigrateReport, migrate, migrate_with, migrate_with_password};
 pub use roles::announce::PostgresAnnouncer;
 pub use roles::cleaner::PostgresCleaner;
 pub use roles::dead_letter::PostgresDeadLetters;
@@ -64,8 +66,9 @@ struct Pools {
 }
 
 impl PostgresStore {
-    /// Creates the pools and checks that the database has exactly the schema of this version. Every role of this
-    /// process must have a login. Ports of other roles can be created, but their calls fail if the role has no login.
+    /// Creates the pools and checks that the database has the schema of this version, or a newer one that is marked as
+    /// compatible with it. Every role of this process must have a login. Ports of other roles can be created, but their
+    /// calls fail if the role has no login.
     pub async fn connect(options: &PostgresOptions) -> StoreResult<Self> {
         let Some(home) = options.roles.first().copied() else {
             return Err(StoreError::Unusable { what: "this process has no role in the database".to_owned() });

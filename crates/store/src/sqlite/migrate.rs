@@ -47,13 +47,14 @@ pub fn migrate_with(path: &Path, migrations: &[Migration]) -> StoreResult<Vec<u3
     Ok(versions)
 }
 
-/// Checks that an open database has the schema of this version.
+/// Checks that this version can use the schema of an open database.
 pub(super) fn check(path: &Path, connection: &Connection, state: FileState) -> StoreResult<()> {
     let applied = match state {
         FileState::Empty => Vec::new(),
         FileState::Ours => applied(connection).map_err(|error| refused(path, &error))?,
     };
     migration::check(MIGRATIONS, &applied)
+        .map(|schema| schema.log())
         .map_err(|error| StoreError::Unusable { what: format!("{}: {error}", path.display()) })
 }
 
@@ -70,15 +71,31 @@ fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
              finished_at INTEGER
          ) STRICT",
     )?;
+    // Version 0.1 created the table without this column.
+    if !has_compatibility(&transaction)? {
+        transaction.execute_batch("ALTER TABLE schema_migrations ADD COLUMN compatible_with INTEGER")?;
+    }
     transaction.commit()
 }
 
+/// Returns whether `schema_migrations` has the column `compatible_with`.
+fn has_compatibility(connection: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT count(*) FROM pragma_table_info('schema_migrations') WHERE name = 'compatible_with'";
+    connection.query_row(sql, [], |row| row.get::<_, u32>(0)).map(|columns| columns > 0)
+}
+
 fn applied(connection: &Connection) -> rusqlite::Result<Vec<Applied>> {
-    let mut rows = connection.prepare(
-        "SELECT version, checksum, finished_at IS NOT NULL FROM schema_migrations ORDER BY version",
-    )?;
+    let compatible_with = if has_compatibility(connection)? { "compatible_with" } else { "NULL" };
+    let mut rows = connection.prepare(&format!(
+        "SELECT version, checksum, finished_at IS NOT NULL, {compatible_with} FROM schema_migrations ORDER BY version"
+    ))?;
     rows.query_map([], |row| {
-        Ok(Applied { version: row.get(0)?, checksum: row.get(1)?, finished: row.get(2)? })
+        Ok(Applied {
+            version: row.get(0)?,
+            checksum: row.get(1)?,
+            finished: row.get(2)?,
+            compatible_with: row.get(3)?,
+        })
     })?
     .collect()
 }
@@ -101,9 +118,15 @@ fn apply(connection: &mut Connection, migration: &Migration) -> rusqlite::Result
 fn begin_row(connection: &Connection, migration: &Migration) -> rusqlite::Result<()> {
     connection
         .execute(
-            "INSERT INTO schema_migrations (version, name, checksum, started_at) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (version) DO NOTHING",
-            params![migration.version, migration.name, migration.checksum(), system_now().micros()],
+            "INSERT INTO schema_migrations (version, name, checksum, started_at, compatible_with)
+                 VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (version) DO NOTHING",
+            params![
+                migration.version,
+                migration.name,
+                migration.checksum(),
+                system_now().micros(),
+                migration.compatible_with()
+            ],
         )
         .map(drop)
 }

@@ -105,8 +105,8 @@ impl Drop for Threads {
 }
 
 impl SqliteStore {
-    /// Opens a migrated database. Returns an error if another process has it open, or if its schema is not exactly
-    /// that of this version.
+    /// Opens a migrated database. Returns an error if another process has it open, or if its schema is
+    /// neither that of this version nor a newer one that is marked as compatible with it.
     pub fn open(options: &SqliteOptions) -> StoreResult<Self> {
         let path = options.path.as_path();
         conn::connection::must_exist(path)?;

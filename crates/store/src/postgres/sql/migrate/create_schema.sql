@@ -8,3 +8,15 @@ CREATE TABLE IF NOT EXISTS posthaste.schema_migrations (
     started_at  timestamptz NOT NULL,
     finished_at timestamptz
 );
+-- Version 0.1 created the table without this column. ALTER TABLE would lock the table even if the column exists, and
+-- wait for a dump that reads it.
+DO $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM pg_catalog.pg_attribute
+        WHERE attrelid = 'posthaste.schema_migrations'::regclass AND attname = 'compatible_with' AND NOT attisdropped
+    ) THEN
+        ALTER TABLE posthaste.schema_migrations ADD COLUMN compatible_with integer;
+    END IF;
+END
+$$;

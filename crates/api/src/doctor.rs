@@ -78,7 +78,7 @@ pub(crate) struct ExaminedView {
     summary = "Check the system",
     description = "Checks that every event has its deliveries and every order its audit, in pages of up to 10,000 \
                    events. The first page also checks the running system: queues, leases, processes, clocks, settings \
-                   and the database.",
+                   and the database server.",
     security(("api_key" = ["viewer"])),
     params(
         ("cursor" = Option<String>, Query, description = "The `next_cursor` of the previous page."),
@@ -160,7 +160,7 @@ async fn system_checks<S: Stores>(
     let operations = &api.operations;
     let processes = api.insight.processes(now.before(telemetry::GONE_AFTER)).await?;
     let (lane, upkeep) = (api.reader.lane().await?.lane, api.insight.upkeep().await?);
-    let engine = api.insight.engine().await?;
+    let (engine, server) = (api.insight.engine().await?, api.insight.server().await?);
     let machine_now = (operations.machine_now)();
     Ok(examine_system(&SystemFacts {
         now,
@@ -172,6 +172,8 @@ async fn system_checks<S: Stores>(
         lane: &lane,
         processes: &processes,
         upkeep: &upkeep,
+        server: server.as_ref(),
+        connections: operations.connections.as_ref(),
         warnings: &operations.warnings,
     }))
 }

@@ -18,7 +18,7 @@ use posthaste_core::history::Unmatched;
 use posthaste_core::job::JobStatus;
 use posthaste_core::lane::LaneMode;
 use posthaste_core::order::OrderStatus;
-use posthaste_core::ports::{KeyRole, Stage};
+use posthaste_core::ports::{KeyRole, Stage, Verified};
 use posthaste_core::saga::SagaStatus;
 use posthaste_services::doctor::Status;
 use std::collections::BTreeSet;
@@ -166,6 +166,7 @@ fn name_values(components: &mut Components) {
         ("StageView", "stage", Stage::ALL.map(Stage::as_str).to_vec()),
         ("Stats", "window", vec!["1h", "24h"]),
         ("EngineView", "name", vec!["sqlite", "postgresql"]),
+        ("TlsView", "verified", Verified::ALL.map(Verified::as_str).to_vec()),
         ("Healthy", "status", vec!["ok"]),
     ];
     for (schema, field, words) in fields {

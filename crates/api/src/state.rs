@@ -14,6 +14,7 @@ use posthaste_core::order::Order;
 use posthaste_core::ports::{IngestRequest, KeyHash, ReaderStore as _, RequestOutcome, Stores, Submission};
 use posthaste_services::batcher::Batcher;
 use posthaste_services::clock::Clock;
+use posthaste_services::doctor::ConnectionDemand;
 use posthaste_services::failed_sign_ins::FailedSignInCounter;
 use posthaste_services::metrics::Metrics;
 use posthaste_services::outbox::LaneState;
@@ -85,6 +86,9 @@ pub struct Operations {
     pub survey: SurveyOptions,
     /// The last survey of the backlog.
     pub last_survey: LastSurvey,
+    /// The connections that processes may open to the database server, or `None` if the engine is embedded or they use
+    /// a connection pooler.
+    pub connections: Option<ConnectionDemand>,
     /// Returns the current time of the machine's clock.
     pub machine_now: fn() -> posthaste_core::Timestamp,
 }

@@ -5,7 +5,7 @@ use crate::query::ok;
 use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
 use axum::extract::State;
-use posthaste_core::ports::{InsightStore as _, ProcessSeen, Stores};
+use posthaste_core::ports::{ConnectedServer, InsightStore as _, ProcessSeen, ServerFacts, Stores, Verified};
 use posthaste_services::telemetry;
 use serde::Serialize;
 use std::time::Duration;
@@ -19,6 +19,10 @@ const SEEN_WITHIN: Duration = Duration::from_secs(3_600);
 #[schema(example = json!({
     "version": "0.1.0", "server_time": "2026-01-31T12:00:00.000000Z", "schema_version": 2,
     "engine": {"name": "postgresql", "version": "15.4", "bytes": 104_857_600},
+    "database": {
+        "host": "db1.example.com", "port": 5432, "standby": false,
+        "tls": {"in_use": true, "version": "TLSv1.3", "verified": "host", "expires": "2026-06-30T12:00:00.000000Z"}
+    },
     "processes": [{
         "process_id": "host-1", "role": "router", "version": "0.1.0", "started_at": "2026-01-31T11:00:00.000000Z",
         "seen_at": "2026-01-31T11:59:58.000000Z", "age_s": 2.0, "running": true
@@ -33,6 +37,8 @@ pub(crate) struct System {
     pub(crate) schema_version: u32,
     /// The database.
     pub(crate) engine: EngineView,
+    /// The database server that this process is connected to; null with SQLite, which has no server.
+    pub(crate) database: Option<DatabaseView>,
     /// One entry per role of each process that reported within the last hour.
     pub(crate) processes: Vec<ProcessView>,
 }
@@ -46,6 +52,46 @@ pub(crate) struct EngineView {
     pub(crate) version: String,
     /// The size of the database, in bytes; null if it is not known.
     pub(crate) bytes: Option<u64>,
+}
+
+/// The database server that the process is connected to.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DatabaseView {
+    /// The host as written in the URL, or the folder of a Unix socket.
+    pub(crate) host: String,
+    /// The port of the server.
+    pub(crate) port: u16,
+    /// Whether the server is a standby, which cannot write.
+    pub(crate) standby: bool,
+    /// The encryption of the connection.
+    pub(crate) tls: TlsView,
+}
+
+/// The encryption of the connection to the database.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TlsView {
+    /// Whether the connection is encrypted.
+    pub(crate) in_use: bool,
+    /// The protocol version, such as `TLSv1.3`; null without TLS.
+    pub(crate) version: Option<&'static str>,
+    /// What was verified: `none`; `authority`, if a trusted authority issued the certificate, perhaps for another host;
+    /// or `host`, if it was issued for this host.
+    pub(crate) verified: &'static str,
+    /// The time at which the server's certificate expires; null without TLS.
+    pub(crate) expires: Option<Utc>,
+}
+
+impl From<ServerFacts> for DatabaseView {
+    fn from(server: ServerFacts) -> Self {
+        let ConnectedServer { host, port, tls, .. } = server.connected;
+        let tls = TlsView {
+            in_use: tls.is_some(),
+            version: tls.as_ref().map(|tls| tls.version),
+            verified: tls.as_ref().map_or(Verified::No, |tls| tls.verified).as_str(),
+            expires: tls.and_then(|tls| tls.expires).map(Utc),
+        };
+        Self { host, port, standby: server.is_standby, tls }
+    }
 }
 
 /// A process role that a process runs.
@@ -84,7 +130,7 @@ pub(crate) async fn show<S: Stores>(State(api): Api<S>) -> ApiResult {
 /// Returns the processes and the database.
 pub(crate) async fn read<S: Stores>(api: &ApiState<S>) -> Result<System, Problem> {
     let now = api.clock.now();
-    let engine = api.insight.engine().await?;
+    let (engine, server) = (api.insight.engine().await?, api.insight.server().await?);
     let processes = api.insight.processes(now.before(SEEN_WITHIN)).await?;
     let view = |seen: ProcessSeen| {
         let age = now.since(seen.seen_at);
@@ -103,6 +149,7 @@ pub(crate) async fn read<S: Stores>(api: &ApiState<S>) -> Result<System, Problem
         server_time: Utc(now),
         schema_version: engine.schema_version,
         engine: EngineView { name: engine.name, version: engine.version, bytes: engine.bytes },
+        database: server.map(DatabaseView::from),
         processes: processes.into_iter().map(view).collect(),
     })
 }

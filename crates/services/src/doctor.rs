@@ -2,9 +2,11 @@
 //! healthy. Each check describes the finding and the required action. Read-only.
 
 mod history;
+mod server;
 mod system;
 
 pub use history::{PageFindings, examine_page};
+pub use server::{ConnectionDemand, SERVER_CHECKS};
 pub use system::{ROLES, SystemFacts, examine_system};
 
 /// The severity of a finding.

@@ -1,7 +1,10 @@
 //! The metrics of Posthaste and their Prometheus names. Every label has a small, fixed set of values that
 //! receivers and callers cannot extend.
 
+pub mod database;
+
 use crate::health::HealthTally;
+use crate::metrics::database::DatabaseMeters;
 use crate::outbox::{OutboxMeters, Sent};
 use posthaste_core::latency;
 use posthaste_core::outcome::AttemptOutcome;
@@ -151,6 +154,8 @@ pub struct Meters {
     pub clock_steps: Family<Direction, Counter>,
     pub wal_bytes: Family<Unlabelled, Gauge>,
     pub wal_blocked: Family<Unlabelled, Gauge>,
+    /// The connections to the database server.
+    pub database: DatabaseMeters,
     // Counters for the charts, which distinguish only successful and failed attempts and have finer latency
     // buckets.
     attempts_ok: Counter,
@@ -216,6 +221,7 @@ impl Metrics {
             clock_steps: Family::default(),
             wal_bytes: Family::default(),
             wal_blocked: Family::default(),
+            database: DatabaseMeters::default(),
             attempts_ok: Counter::default(),
             attempts_failed: Counter::default(),
             latencies: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -403,6 +409,7 @@ impl Meters {
         registry.register_with_unit("sqlite_wal", "Size of the SQLite write-ahead log", Unit::Bytes, bytes);
         let help = "1 while an open reader blocks checkpoints of the write-ahead log, otherwise 0";
         registry.register("sqlite_wal_blocked", help, self.wal_blocked.clone());
+        registry.register_collector(Box::new(self.database.clone()));
     }
 }
 

@@ -89,7 +89,11 @@ impl Harness<PostgresStore> {
 
     /// Creates a harness on PostgreSQL with options modified by `change`.
     pub async fn postgres_with(name: &str, change: impl FnOnce(&mut PostgresOptions)) -> Self {
-        let url = postgres::migrated_database(name).await;
+        Self::postgres_at(postgres::migrated_database(name).await, change).await
+    }
+
+    /// Creates a harness on an existing PostgreSQL database. `url` is that of a superuser.
+    pub async fn postgres_at(url: String, change: impl FnOnce(&mut PostgresOptions)) -> Self {
         let mut options = PostgresOptions::new(&url);
         change(&mut options);
         let store = PostgresStore::connect(&options).await.expect("the store");

@@ -68,6 +68,32 @@ impl PrivateServer {
         self.pg_ctl(&["reload"]);
     }
 
+    /// Creates and starts a standby of this server, which replays its write-ahead log.
+    pub fn start_standby(&self, what: &str) -> Self {
+        let standby = Self { data: self.data.with_extension(what) };
+        let (data, socket) = (standby.data_text(), self.data_text());
+        let copy = ["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"];
+        let source = ["-h", socket, "-U", "posthaste_test", "-D", data];
+        self.run("pg_basebackup", &[&source[..], &copy].concat());
+        // The lock of the primary's socket, which is in its data folder.
+        let _ = std::fs::remove_file(standby.data.join(".s.PGSQL.5432.lock"));
+        let own = format!("unix_socket_directories = '{data}'\ncluster_name = '{what}'\n");
+        standby.write("posthaste.conf", &own);
+        standby.pg_ctl(&["start"]);
+        standby
+    }
+
+    /// Restarts the server with this id for its next transaction, a multiple of 1,048,576.
+    pub fn restart_at_transaction(&self, next: u32) {
+        assert!(
+            next.is_multiple_of(1 << 20),
+            "the file with the states of these transactions does not exist"
+        );
+        self.pg_ctl(&["stop", "-m", "fast"]);
+        self.run("pg_resetwal", &["-D", self.data_text(), "-x", &next.to_string()]);
+        self.pg_ctl(&["start"]);
+    }
+
     /// Returns the URL of a database on this server for a superuser.
     pub fn url(&self, database: &str) -> String {
         let socket = self.data_text().replace('/', "%2F");

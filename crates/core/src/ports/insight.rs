@@ -1,7 +1,7 @@
 //! Port of the role viewer for monitoring: backlog, counters, processes, the explanation of one event, and the
 //! rows that `doctor` checks. The cost of a call does not grow with the number of stored events.
 
-use super::{Attempt, Delivery, ProcessSeen, Rollup, Stage, StoreResult, StoredEvent};
+use super::{Attempt, Delivery, ProcessSeen, Rollup, ServerFacts, Stage, StoreResult, StoredEvent};
 use crate::conservation::{EventFacts, OrderFacts, SagaFacts};
 use crate::health::Attempts;
 use crate::history::SubscriptionChange;
@@ -272,6 +272,9 @@ pub trait InsightStore: Send + Sync + 'static {
     fn engine(&self) -> impl Future<Output = StoreResult<EngineFacts>> + Send;
 
     fn upkeep(&self) -> impl Future<Output = StoreResult<Upkeep>> + Send;
+
+    /// Returns the state and the settings of the database server, or `None` if the engine is embedded.
+    fn server(&self) -> impl Future<Output = StoreResult<Option<ServerFacts>>> + Send;
 
     /// Returns the state of each subscription's deliveries, in the order of `ids`: the backlog, counted up to
     /// `counted_max`, and the attempts in the intervals that start at `since` or later.

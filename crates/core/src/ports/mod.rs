@@ -16,6 +16,7 @@ mod outbox;
 mod presence;
 mod reader;
 mod router;
+mod server;
 mod stores;
 mod subscriptions;
 mod worker;
@@ -47,6 +48,10 @@ pub use reader::{
     RequeuedRange, StoredEvent, SubscriptionFilter,
 };
 pub use router::{RouteTake, Routed, RouterStore};
+pub use server::{
+    ConnectedServer, ConnectionLimits, Durability, IdAge, STANDBYS_MAX, ServerFacts, Standby, TlsSession,
+    Verified,
+};
 pub use stores::{ClockSample, Stores};
 pub use subscriptions::{SubscriptionStore, Verification};
 pub use worker::{Claim, ClaimedJob, JobReport, Report, Target, WorkerStore};

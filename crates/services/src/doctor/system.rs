@@ -1,12 +1,14 @@
 //! Checks the running system: queues, leases, the lane, processes, clocks, settings and database maintenance.
 
+use super::server::{ConnectionDemand, examine_server};
 use super::{Check, counted};
 use crate::clock::ClockStep;
 use crate::telemetry;
 use posthaste_core::Timestamp;
 use posthaste_core::lane::{Lane, LaneMode};
 use posthaste_core::ports::{
-    DeadTuples, EngineFacts, Observed, OldTransaction, ProcessSeen, Survey, Upkeep, Waiting, WriteAheadLog,
+    DeadTuples, EngineFacts, Observed, OldTransaction, ProcessSeen, ServerFacts, Survey, Upkeep, Waiting,
+    WriteAheadLog,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -49,6 +51,10 @@ pub struct SystemFacts<'a> {
     pub lane: &'a Lane,
     pub processes: &'a [ProcessSeen],
     pub upkeep: &'a Upkeep,
+    /// The database server, or `None` if the engine is embedded.
+    pub server: Option<&'a ServerFacts>,
+    /// The connections that processes may open to the server, or `None` if they use a connection pooler.
+    pub connections: Option<&'a ConnectionDemand>,
     /// Warnings about the settings of this process.
     pub warnings: &'a [String],
 }
@@ -70,6 +76,7 @@ pub fn examine_system(facts: &SystemFacts<'_>) -> Vec<Check> {
         settings(facts.warnings),
     ];
     checks.extend(upkeep(facts.upkeep));
+    checks.extend(facts.server.map(|server| examine_server(server, facts)).unwrap_or_default());
     checks
 }
 

@@ -12,6 +12,7 @@ pub use conn::listen::PostgresListener;
 pub use conn::monitor::{ConnectFailure, ConnectedServer, ConnectionMonitor, TlsSession, Verified};
 pub use conn::options::PostgresOptions;
 pub use conn::password::PasswordSource;
+pub use conn::pool::PoolStatus;
 pub use conn::scratch::{create_database, drop_database, url_with_database, vacuum_database};
 pub use migrate::{MIGRATIONS, MigrateReport, migrate, migrate_with, migrate_with_password};
 pub use roles::announce::PostgresAnnouncer;
@@ -36,7 +37,7 @@ use conn::session::Session;
 use conn::value::instant;
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{Cause, ClockSample, StoreError, StoreResult, Stores};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 use tokio_postgres::error::SqlState;
 
@@ -50,6 +51,11 @@ pub struct PostgresStore {
 struct Pools {
     /// The role whose pool serves the calls that every process makes.
     home: DbRole,
+    /// The roles that this process uses.
+    roles: Vec<DbRole>,
+    /// Whether all roles use one login.
+    shares_login: bool,
+    monitor: ConnectionMonitor,
     event_ingest_writer: RolePool,
     subscription_admin: RolePool,
     router_worker: RolePool,
@@ -63,6 +69,38 @@ struct Pools {
     viewer: RolePool,
     /// Unused, because only applications use this role.
     event_publisher: RolePool,
+}
+
+impl Pools {
+    const fn of(&self, role: DbRole) -> &RolePool {
+        match role {
+            DbRole::EventIngestWriter => &self.event_ingest_writer,
+            DbRole::SubscriptionAdmin => &self.subscription_admin,
+            DbRole::RouterWorker => &self.router_worker,
+            DbRole::SagaOrchestrator => &self.saga_orchestrator,
+            DbRole::JobWorker => &self.job_worker,
+            DbRole::LeaseCleaner => &self.lease_cleaner,
+            DbRole::DeadLetterOperator => &self.dead_letter_operator,
+            DbRole::OutboxWriter => &self.outbox_writer,
+            DbRole::OutboxWorker => &self.outbox_worker,
+            DbRole::KeyKeeper => &self.key_keeper,
+            DbRole::Viewer => &self.viewer,
+            DbRole::EventPublisher => &self.event_publisher,
+        }
+    }
+}
+
+/// Counts the connections of a [`PostgresStore`].
+#[derive(Debug, Clone)]
+pub struct PoolMonitor(Weak<Pools>);
+
+impl PoolMonitor {
+    /// Returns the number of connections of each role that the process uses, or an empty list after the store has been
+    /// dropped.
+    pub fn status(&self) -> Vec<(DbRole, PoolStatus)> {
+        let Some(pools) = self.0.upgrade() else { return Vec::new() };
+        pools.roles.iter().filter_map(|role| Some((*role, pools.of(*role).status()?))).collect()
+    }
 }
 
 impl PostgresStore {
@@ -79,6 +117,9 @@ impl PostgresStore {
         let pool = |role| RolePool::new(role, options);
         let pools = Pools {
             home,
+            roles: options.roles.clone(),
+            shares_login: options.role_urls.is_empty(),
+            monitor: options.monitor.clone(),
             event_ingest_writer: pool(DbRole::EventIngestWriter)?,
             subscription_admin: pool(DbRole::SubscriptionAdmin)?,
             router_worker: pool(DbRole::RouterWorker)?,
@@ -98,22 +139,12 @@ impl PostgresStore {
     }
 
     fn pool(&self, role: DbRole) -> RolePool {
-        let pools = &self.pools;
-        match role {
-            DbRole::EventIngestWriter => &pools.event_ingest_writer,
-            DbRole::SubscriptionAdmin => &pools.subscription_admin,
-            DbRole::RouterWorker => &pools.router_worker,
-            DbRole::SagaOrchestrator => &pools.saga_orchestrator,
-            DbRole::JobWorker => &pools.job_worker,
-            DbRole::LeaseCleaner => &pools.lease_cleaner,
-            DbRole::DeadLetterOperator => &pools.dead_letter_operator,
-            DbRole::OutboxWriter => &pools.outbox_writer,
-            DbRole::OutboxWorker => &pools.outbox_worker,
-            DbRole::KeyKeeper => &pools.key_keeper,
-            DbRole::Viewer => &pools.viewer,
-            DbRole::EventPublisher => &pools.event_publisher,
-        }
-        .clone()
+        self.pools.of(role).clone()
+    }
+
+    /// Returns a handle with which the connections of this store can be counted. It does not keep them open.
+    pub fn pool_monitor(&self) -> PoolMonitor {
+        PoolMonitor(Arc::downgrade(&self.pools))
     }
 
     fn home_pool(&self) -> RolePool {

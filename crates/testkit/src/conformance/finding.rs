@@ -7,8 +7,8 @@ use posthaste_core::health::Attempts;
 use posthaste_core::outcome::{ErrorCode, Failure};
 use posthaste_core::ports::{
     DeadLetterFilter, DeadLetterStore as _, DeliveryFilter, EXAMINED_MAX, EventFilter, EventHead, HealthSum,
-    IngestStore as _, InsightStore as _, PAGE_BYTES_MAX, PageRequest, PresenceStore as _, ReaderStore as _,
-    StoredEvent, Stores, SubscriptionFilter, SubscriptionHealth, SubscriptionStore as _,
+    IngestStore as _, InsightStore as _, Observed, PAGE_BYTES_MAX, PageRequest, PresenceStore as _,
+    ReaderStore as _, StoredEvent, Stores, SubscriptionFilter, SubscriptionHealth, SubscriptionStore as _,
 };
 use posthaste_core::subscription::{Standing, SubscriptionPatch};
 use posthaste_core::{EventId, SubscriptionId, Timestamp};
@@ -320,4 +320,20 @@ pub async fn small_scans_continue_on_the_next_page<S: Stores>(h: &Harness<S>) {
         h.sure(async || reader.deliveries(DeliveryFilter::default(), PageRequest::first(2)).await).await;
     let ids: Vec<i64> = full.items.iter().map(|one| one.saga.id.get()).collect();
     assert_eq!((full.next, ids.is_sorted_by(|one, next| one > next)), (ids.last().copied(), true), "{ids:?}");
+}
+
+pub async fn only_a_server_reports_its_state<S: Stores>(h: &Harness<S>) {
+    let server = h.sure(async || h.store.insight().server().await).await;
+    if h.engine == Engine::Sqlite {
+        assert_eq!(server, None);
+        return;
+    }
+    let server = server.expect("the state of the server");
+    assert!(!server.is_standby && server.connected.is_local(), "{server:?}");
+    assert_eq!(server.standbys, Observed::Seen(vec![]));
+    assert_eq!(server.durability.synchronous_commit, "on");
+    assert!(server.transactions.age < server.transactions.freeze_max_age, "{server:?}");
+    assert!(server.multixacts.age < server.multixacts.freeze_max_age, "{server:?}");
+    assert!(server.connections.server > 0, "{server:?}");
+    assert_eq!((server.connections.database, server.connections.login), (None, None));
 }

@@ -102,6 +102,7 @@ macro_rules! promises {
             finding::deliveries_are_found_by_error_and_time,
             finding::subscription_health_sums_all_reports,
             finding::small_scans_continue_on_the_next_page,
+            finding::only_a_server_reports_its_state,
         }
     };
 }

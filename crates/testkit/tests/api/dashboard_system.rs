@@ -5,7 +5,7 @@ use crate::doctor::{NOW_S, run_all_roles};
 use crate::server::{Options, ROOT_KEY, SCHEMA_VERSION, TestApi};
 use posthaste_core::ports::{IngestStore as _, KeyRole, PresenceStore as _, ProcessSeen, Stores};
 use posthaste_testkit::fixtures::{T0, at, event, worker_id};
-use posthaste_testkit::harness::Harness;
+use posthaste_testkit::harness::{Engine, Harness};
 
 #[track_caller]
 fn has(html: &str, parts: &[&str]) {
@@ -41,6 +41,15 @@ pub(crate) async fn a_viewer_sees_the_state_of_the_system<S: Stores>(api: &TestA
     assert!(!html.contains("<b>conservation</b>"), "the history is checked on request only: {html}");
     let engine = api.get("/v1/system").expect(200).await["engine"]["name"].clone();
     assert!(html.to_lowercase().contains(engine.as_str().expect("a name")), "{engine} {html}");
+    match api.h.engine {
+        Engine::Sqlite => assert!(!html.contains("Database server"), "{html}"),
+        Engine::Postgres | Engine::PostgresCut => {
+            has(
+                &html,
+                &["<h2>Database server</h2>", "<dd>127.0.0.1:", "<dd>primary</dd>", "<dd>not in use</dd>"],
+            );
+        }
+    }
     let opened = visitor.call("GET", "/system/history").send().await;
     assert_eq!((opened.status, opened.header("location")), (303, "/system"), "only the form starts a check");
 }

@@ -19,6 +19,7 @@ mod dead_letters;
 mod deliveries;
 mod docs_page;
 mod doctor;
+mod doctor_server;
 mod events;
 mod explain;
 mod faults;

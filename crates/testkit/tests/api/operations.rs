@@ -8,7 +8,8 @@ use posthaste_services::survey::Surveyor;
 use posthaste_services::telemetry::{Identity, Telemetry};
 use posthaste_testkit::fixtures::{T0, actor, at, worker_id};
 use posthaste_testkit::harness::Engine;
-use serde_json::Value;
+use posthaste_testkit::postgres::{admin_url, server_address};
+use serde_json::{Value, json};
 use std::time::Duration;
 
 fn identity() -> Identity {
@@ -182,6 +183,15 @@ pub(crate) async fn the_system_lists_its_processes<S: Stores>(api: &TestApi<S>) 
     let engine = &system["engine"];
     assert!(["sqlite", "postgresql"].contains(&engine["name"].as_str().expect("a name")), "{system}");
     assert!(engine["version"].is_string() && engine["bytes"].as_u64() > Some(10_000), "{system}");
+    match api.h.engine {
+        Engine::Sqlite => assert_eq!(system["database"], Value::Null),
+        Engine::Postgres | Engine::PostgresCut => {
+            let port = server_address(&admin_url()).port();
+            let tls = json!({"in_use": false, "version": null, "verified": "none", "expires": null});
+            let expected = json!({"host": "127.0.0.1", "port": port, "standby": false, "tls": tls});
+            assert_eq!(system["database"], expected);
+        }
+    }
     let processes = system["processes"].as_array().expect("processes");
     let reported: Vec<_> =
         processes.iter().map(|one| (&one["role"], &one["age_s"], &one["running"])).collect();

@@ -7,6 +7,7 @@ use posthaste_core::job::RequestTimeouts;
 use posthaste_core::ports::{KeyRole, KeyStore as _, StoreResult, Stores};
 use posthaste_services::batcher::batcher;
 use posthaste_services::clock::Clock;
+use posthaste_services::doctor::ConnectionDemand;
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::failed_sign_ins::FailedSignInCounter;
 use posthaste_services::ingest::Ingest;
@@ -63,6 +64,8 @@ pub(crate) struct Options {
     pub(crate) policy: EgressPolicy,
     /// Warnings about the settings, which the API reports.
     pub(crate) warnings: Vec<String>,
+    /// The connections that processes may open to the database server.
+    pub(crate) connections: Option<ConnectionDemand>,
 }
 
 impl Default for Options {
@@ -76,6 +79,7 @@ impl Default for Options {
             has_a_late_service: false,
             policy,
             warnings: Vec::new(),
+            connections: None,
         }
     }
 }
@@ -195,6 +199,7 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
         warnings: options.warnings,
         survey: SURVEY,
         last_survey: last_survey.clone(),
+        connections: options.connections,
         machine_now,
     };
     let state = ApiState::new(

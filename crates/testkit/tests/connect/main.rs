@@ -8,3 +8,4 @@ mod hosts;
 mod libpq;
 mod matrix;
 mod server;
+mod session;

@@ -149,9 +149,7 @@ async fn a_failing_password_command_is_a_failure_to_connect() {
         let source = PasswordSource::Command(command.to_owned());
         let options = locked.options(&source);
         let opened = PostgresStore::connect(&options).await.expect_err(command);
-        let failures =
-            options.monitor.failures().into_iter().find(|(reason, _)| *reason == ConnectFailure::Password);
-        assert_eq!(failures, Some((ConnectFailure::Password, 1)), "{command}");
+        assert_eq!(options.monitor.failures_of(ConnectFailure::Password), 1, "{command}");
         let migrated = migrate_with_password(&locked.url, &source).await.expect_err(command);
         for error in [opened, migrated] {
             assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");

@@ -65,6 +65,8 @@ fn check(name: &str, expected: Status, change: impl FnOnce(&mut World)) {
         lane: &world.lane,
         processes: &world.processes,
         upkeep: &world.upkeep,
+        server: None,
+        connections: None,
         warnings: &world.warnings,
     };
     let checks = examine_system(&facts);

@@ -1,10 +1,10 @@
 //! Records the connection attempts of a process and the server it is connected to. Metrics, `/v1/system` and doctor
 //! read the record.
 
+pub use posthaste_core::ports::{ConnectedServer, TlsSession, Verified};
+
 use crate::postgres::conn::url::Host;
-use posthaste_core::Timestamp;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
@@ -57,50 +57,11 @@ impl ConnectFailure {
     }
 }
 
-/// How far the certificate of a server was checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verified {
-    /// Not at all.
-    No,
-    /// The certificate was issued by a trusted authority, but may belong to another host.
-    Authority,
-    /// The certificate was issued by a trusted authority for this host.
-    Host,
-}
-
-/// The TLS session of a connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsSession {
-    /// The protocol version, such as `TLSv1.3`.
-    pub version: &'static str,
-    pub verified: Verified,
-    /// The time at which the certificate of the server expires, or `None` if it cannot be read.
-    pub expires: Option<Timestamp>,
-}
-
-/// The server of the most recent connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConnectedServer {
-    /// The host as written in the URL, or the folder of a Unix socket.
-    pub host: String,
-    pub port: u16,
-    /// The resolved address, or `None` for a Unix socket.
-    pub address: Option<SocketAddr>,
-    /// `None` if the connection is not encrypted.
-    pub tls: Option<TlsSession>,
-}
-
-impl ConnectedServer {
-    /// Returns whether the connection does not leave the machine.
-    pub fn is_local(&self) -> bool {
-        self.address.is_none_or(|address| address.ip().to_canonical().is_loopback())
-    }
-}
-
 /// A record shared by all connections of a process.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionMonitor {
     record: Arc<Record>,
+    generation: Arc<watch::Sender<u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -110,7 +71,6 @@ struct Record {
     server: Mutex<Option<ConnectedServer>>,
     /// For each list of hosts, the index of the one that the last connection used.
     hosts: Mutex<BTreeMap<String, usize>>,
-    generation: watch::Sender<u64>,
 }
 
 impl ConnectionMonitor {
@@ -136,22 +96,24 @@ impl ConnectionMonitor {
         }
     }
 
+    /// Returns a monitor with its own record. It shares the decision to replace connections.
+    pub fn separate(&self) -> Self {
+        Self { record: Arc::default(), generation: Arc::clone(&self.generation) }
+    }
+
     /// Makes the process replace all its connections, because a server is no longer the primary.
     pub(crate) fn search_again(&self) {
-        self.record.generation.send_modify(|generation| *generation += 1);
+        self.generation.send_modify(|generation| *generation += 1);
     }
 
     /// Returns the generation of the connections: one that was opened in an earlier generation must be replaced.
     pub(crate) fn generation(&self) -> watch::Receiver<u64> {
-        self.record.generation.subscribe()
+        self.generation.subscribe()
     }
 
-    /// Returns the number of failed attempts to connect, by reason.
-    pub fn failures(&self) -> [(ConnectFailure, u64); ConnectFailure::ALL.len()] {
-        let count = |reason: ConnectFailure| {
-            self.record.failures.get(reason as usize).map_or(0, |count| count.load(Ordering::Relaxed))
-        };
-        ConnectFailure::ALL.map(|reason| (reason, count(reason)))
+    /// Returns the number of failed attempts to connect with this reason.
+    pub fn failures_of(&self, reason: ConnectFailure) -> u64 {
+        self.record.failures.get(reason as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     /// Returns how often new connections used another host of their URL than before.

@@ -73,6 +73,15 @@ impl managed::Manager for Manager {
     }
 }
 
+/// The number of connections in a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolStatus {
+    pub idle: usize,
+    pub in_use: usize,
+    /// The number of calls that wait for a connection.
+    pub waiting: usize,
+}
+
 /// The connection pool of one role. Connections are opened on demand, so an unused role costs nothing and needs no URL.
 #[derive(Clone)]
 pub(crate) struct RolePool {
@@ -93,6 +102,13 @@ impl RolePool {
         let program = format!("posthaste {}", role.name());
         let pool = options.login(role).map(|login| build(login, &program, options)).transpose()?;
         Ok(Self { role, pool, observer: options.observer.clone(), monitor: options.monitor.clone() })
+    }
+
+    /// Returns the number of connections, or `None` for a role without a URL.
+    pub(crate) fn status(&self) -> Option<PoolStatus> {
+        let status = self.pool.as_ref()?.status();
+        let in_use = status.size.saturating_sub(status.available);
+        Some(PoolStatus { idle: status.available, in_use, waiting: status.waiting })
     }
 
     pub(crate) async fn session(&self) -> Result<Session, Fault> {

@@ -3,16 +3,18 @@
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
+use crate::postgres::conn::monitor::ConnectionMonitor;
 use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, get, instant, instant_or_none};
 use crate::postgres::roles::examine;
 use crate::postgres::roles::health;
+use crate::postgres::roles::server;
 use crate::remote::{Call, Fault};
 use posthaste_core::ports::{
     COUNTED_MAX, DeadTuples, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Observed,
-    OldTransaction, ProcessSeen, Rollup, RollupWidth, StoreResult, SubscriptionHealth, Survey, SurveyRequest,
-    Upkeep, Waiting,
+    OldTransaction, ProcessSeen, Rollup, RollupWidth, ServerFacts, StoreResult, SubscriptionHealth, Survey,
+    SurveyRequest, Upkeep, Waiting,
 };
 use posthaste_core::{EventId, SubscriptionId, Timestamp, WorkerId};
 use std::time::Duration;
@@ -22,11 +24,14 @@ use tokio_postgres::Row;
 #[derive(Debug, Clone)]
 pub struct PostgresInsight {
     pool: RolePool,
+    monitor: ConnectionMonitor,
+    shares_login: bool,
 }
 
 impl PostgresInsight {
     pub(crate) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(DbRole::Viewer) }
+        let (monitor, shares_login) = (store.pools.monitor.clone(), store.pools.shares_login);
+        Self { pool: store.pool(DbRole::Viewer), monitor, shares_login }
     }
 }
 
@@ -56,6 +61,17 @@ impl InsightStore for PostgresInsight {
 
     async fn upkeep(&self) -> StoreResult<Upkeep> {
         self.pool.call(Call::repeatable("reading maintenance information"), upkeep).await
+    }
+
+    async fn server(&self) -> StoreResult<Option<ServerFacts>> {
+        let read = |session| async move {
+            match self.monitor.server() {
+                Some(connected) => server::read(session, connected, self.shares_login).await.map(Some),
+                // Not reached: the session has a connection, which is recorded.
+                None => Ok(None),
+            }
+        };
+        self.pool.call(Call::repeatable("reading the state of the server"), read).await
     }
 
     async fn subscription_health(

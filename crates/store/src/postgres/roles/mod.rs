@@ -20,5 +20,6 @@ pub(crate) mod page;
 pub(crate) mod presence;
 pub(crate) mod reader;
 pub(crate) mod router;
+pub(crate) mod server;
 pub(crate) mod subscriptions;
 pub(crate) mod worker;

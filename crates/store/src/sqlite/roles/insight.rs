@@ -3,7 +3,7 @@
 
 use posthaste_core::ports::{
     COUNTED_MAX, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Observed, ProcessSeen, Rollup,
-    RollupWidth, StoreResult, SubscriptionHealth, Survey, SurveyRequest, Upkeep, Waiting,
+    RollupWidth, ServerFacts, StoreResult, SubscriptionHealth, Survey, SurveyRequest, Upkeep, Waiting,
 };
 use posthaste_core::{EventId, SubscriptionId, Timestamp, WorkerId};
 use rusqlite::types::Value;
@@ -76,6 +76,10 @@ impl InsightStore for SqliteInsight {
             write_ahead_log: Observed::Seen(self.0.threads.log.seen()),
             exposed_files: Observed::Seen(permissions::exposed_files(&self.0.threads.path)),
         })
+    }
+
+    async fn server(&self) -> StoreResult<Option<ServerFacts>> {
+        Ok(None)
     }
 
     async fn subscription_health(

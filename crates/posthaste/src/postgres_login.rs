@@ -4,12 +4,16 @@
 use crate::database::{DatabaseUrl, ServerUrl};
 use crate::settings::{ProcessRole, Settings};
 use posthaste_core::ports::{StoreError, StoreResult};
+use posthaste_services::doctor::ConnectionDemand;
 use posthaste_store::grants::DbRole;
 use posthaste_store::postgres::PostgresOptions;
 use std::time::Duration;
 
 /// The delay between connection attempts while the server is unavailable at startup.
 const CONNECT_RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The number of connections of a process for LISTEN.
+const LISTENERS: u32 = 1;
 
 /// Returns the options for the PostgreSQL store, or `None` if the embedded database is used.
 pub(crate) fn postgres_options(settings: &Settings) -> Option<PostgresOptions> {
@@ -67,27 +71,38 @@ pub(crate) fn describe(settings: &Settings) -> String {
     }
 }
 
+/// Returns the connections that processes with these settings may open, or `None` if the embedded database is used.
+/// With `POSTHASTE_DATABASE_URL_DIRECT` the pools use a connection pooler, and `None` is returned as well.
+pub(crate) fn connection_demand(settings: &Settings) -> Option<ConnectionDemand> {
+    let options = postgres_options(settings).filter(|_| settings.database.direct.is_none())?;
+    let pools = |role: ProcessRole| u32::try_from(roles_of(role).len() * options.connections_max);
+    let by_role = ProcessRole::ALL.map(|role| (role.as_str(), pools(role).unwrap_or(u32::MAX)));
+    Some(ConnectionDemand { by_role: by_role.to_vec(), per_process: LISTENERS })
+}
+
+/// Returns the database roles that a process role needs.
+const fn roles_of(role: ProcessRole) -> &'static [DbRole] {
+    match role {
+        ProcessRole::Api => &[
+            DbRole::Viewer,
+            DbRole::EventIngestWriter,
+            DbRole::SubscriptionAdmin,
+            DbRole::DeadLetterOperator,
+            DbRole::OutboxWriter,
+            DbRole::KeyKeeper,
+        ],
+        ProcessRole::Router => &[DbRole::RouterWorker],
+        ProcessRole::Orchestrator => &[DbRole::SagaOrchestrator],
+        ProcessRole::Worker => &[DbRole::JobWorker],
+        ProcessRole::Cleaner => &[DbRole::LeaseCleaner],
+        ProcessRole::Outbox => &[DbRole::OutboxWorker],
+    }
+}
+
 /// Returns the database roles that this process needs, without duplicates. The first one is used to sample the clock.
 fn database_roles(settings: &Settings) -> Vec<DbRole> {
-    let of = |role: &ProcessRole| -> &'static [DbRole] {
-        match role {
-            ProcessRole::Api => &[
-                DbRole::Viewer,
-                DbRole::EventIngestWriter,
-                DbRole::SubscriptionAdmin,
-                DbRole::DeadLetterOperator,
-                DbRole::OutboxWriter,
-                DbRole::KeyKeeper,
-            ],
-            ProcessRole::Router => &[DbRole::RouterWorker],
-            ProcessRole::Orchestrator => &[DbRole::SagaOrchestrator],
-            ProcessRole::Worker => &[DbRole::JobWorker],
-            ProcessRole::Cleaner => &[DbRole::LeaseCleaner],
-            ProcessRole::Outbox => &[DbRole::OutboxWorker],
-        }
-    };
     let mut roles: Vec<DbRole> = Vec::new();
-    for role in settings.roles.iter().flat_map(of) {
+    for role in settings.roles.iter().flat_map(|role| roles_of(*role)) {
         if !roles.contains(role) {
             roles.push(*role);
         }
@@ -100,11 +115,26 @@ mod tests {
     use super::*;
     use crate::settings::{Flags, load};
 
+    fn settings(variables: &[(&str, &str)]) -> Settings {
+        let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        load(&Flags::default(), variables).unwrap().0
+    }
+
+    const URL: (&str, &str) = ("POSTHASTE_DATABASE_URL", "postgres://u@h/d");
+
     fn roles_of(roles: &str) -> Vec<DbRole> {
-        let variables = [("POSTHASTE_ROLES", roles), ("POSTHASTE_DATABASE_URL", "postgres://u@h/d")]
-            .map(|(name, value)| (name.into(), value.into()));
-        let (settings, _) = load(&Flags::default(), variables).unwrap();
-        postgres_options(&settings).unwrap().roles
+        postgres_options(&settings(&[("POSTHASTE_ROLES", roles), URL])).unwrap().roles
+    }
+
+    #[test]
+    fn a_process_may_open_four_connections_per_database_role_and_one_to_listen() {
+        let demand = connection_demand(&settings(&[("POSTHASTE_ROLES", "worker"), URL])).unwrap();
+        let others = ["router", "orchestrator", "worker", "cleaner", "outbox"].map(|role| (role, 4));
+        assert_eq!(demand.by_role, [&[("api", 24)][..], &others].concat());
+        assert_eq!(demand.per_process, 1);
+        assert_eq!(connection_demand(&settings(&[])), None);
+        let pooled = [URL, ("POSTHASTE_DATABASE_URL_DIRECT", "postgres://u@h:5433/d")];
+        assert_eq!(connection_demand(&settings(&pooled)), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use posthaste_services::batcher::{BatchHandler, Batcher, batcher};
 use posthaste_services::clock::{Clock, ClockSetter};
 use posthaste_services::failed_sign_ins::FailedSignInCounter;
 use posthaste_services::metrics::Metrics;
+use posthaste_services::metrics::database::{DatabaseReading, RoleConnections};
 use posthaste_services::outbox::LaneState;
 use posthaste_services::runner::{DrainPhase, Heartbeat, Runner, Service};
 use posthaste_services::sender::Sender;
@@ -25,7 +26,10 @@ use posthaste_services::step::Step;
 use posthaste_services::survey::LastSurvey;
 use posthaste_services::telemetry::{self, Identity, Telemetry};
 use posthaste_services::wake::{Announcer, Listener, WakeUp, WakeUps};
-use posthaste_store::postgres::{PostgresListener, PostgresOptions, PostgresStore};
+use posthaste_store::postgres::{
+    ConnectFailure, ConnectionMonitor, PoolMonitor, PoolStatus, PostgresListener, PostgresOptions,
+    PostgresStore,
+};
 use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
 use posthaste_store::{LogObserver, Observer};
 use std::net::SocketAddr;
@@ -81,8 +85,13 @@ pub(crate) async fn serve(
                 return Ok(ExitCode::SUCCESS);
             };
             let store = store?;
+            // A URL that bypasses a pooler leads to another server, which must not count as a failover.
+            let direct = settings.database.direct.as_ref().map(|_| options.monitor.separate());
             let listen_url = postgres_login::listen_url(settings, &options).unwrap_or_default();
-            let listener = PostgresListener::with_password(listen_url, &options.password, &options.monitor)?;
+            let listen_monitor = direct.as_ref().unwrap_or(&options.monitor);
+            let listener = PostgresListener::with_password(listen_url, &options.password, listen_monitor)?;
+            let monitors = std::iter::once(options.monitor.clone()).chain(direct).collect();
+            metrics.database.read_from(database_reading(store.pool_monitor(), monitors));
             let wake_ups = WakeUps::among_others(stages(settings));
             let announcer = Announcer::new(store.announcer(), wake_ups.clone());
             let mut process = Process::new(settings, store, wake_ups.clone(), metrics).await?;
@@ -100,6 +109,29 @@ pub(crate) async fn serve(
 fn observer(metrics: &Metrics) -> Observer {
     let metrics = metrics.clone();
     Observer::new(move |role, took| metrics.store_called(role.name(), took))
+}
+
+/// Returns a function that reads the connections to PostgreSQL, for the metrics. The counts of all monitors are added.
+fn database_reading(
+    pools: PoolMonitor,
+    monitors: Vec<ConnectionMonitor>,
+) -> impl Fn() -> DatabaseReading + Send + Sync {
+    move || DatabaseReading {
+        connections: pools
+            .status()
+            .into_iter()
+            .map(|(role, PoolStatus { idle, in_use, waiting })| RoleConnections {
+                role: role.name(),
+                idle,
+                in_use,
+                waiting,
+            })
+            .collect(),
+        failures: ConnectFailure::ALL
+            .map(|reason| (reason.name(), monitors.iter().map(|monitor| monitor.failures_of(reason)).sum()))
+            .to_vec(),
+        failovers: monitors.iter().map(ConnectionMonitor::failovers).sum(),
+    }
 }
 
 /// Returns an observer that exports the size of SQLite's write-ahead log as a metric.

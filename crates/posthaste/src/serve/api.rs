@@ -2,7 +2,7 @@
 //! HTTP server.
 
 use super::{Process, machine_now};
-use crate::random;
+use crate::{postgres_login, random};
 use anyhow::Context as _;
 use posthaste_api::server::Server;
 use posthaste_api::{ApiState, Limits, Operations, Outgoing, key_hash, router};
@@ -64,6 +64,7 @@ impl<S: Stores> Process<'_, S> {
             warnings,
             survey: self.survey_options(),
             last_survey: self.last_survey.clone(),
+            connections: postgres_login::connection_demand(self.settings),
             machine_now,
         }
     }

@@ -74,6 +74,7 @@ fn stats_and_system_are_shown() {
     for words in ["database       sqlite 3.", " MiB", "PROCESS", "  router "] {
         assert!(output.contains(words), "{words} in {output}");
     }
+    assert!(!output.contains("database host"), "{output}");
 }
 
 #[test]

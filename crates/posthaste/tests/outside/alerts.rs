@@ -4,6 +4,7 @@
 use crate::served::{Engine, Served};
 use crate::tools;
 use crate::world;
+use posthaste_services::doctor::SERVER_CHECKS;
 use posthaste_testkit::receiver::Receiver;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -85,6 +86,18 @@ fn each_alert_has_a_section_in_the_runbook() {
     }
 }
 
+#[test]
+fn each_check_of_the_database_server_has_a_section_in_the_runbook() {
+    let runbook = text("docs/runbook.md");
+    let headings: Vec<&str> = runbook.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    assert_eq!(headings, SERVER_CHECKS);
+    for section in runbook.split("\n### ").skip(1) {
+        for part in ["**Meaning**", "**Action**"] {
+            assert!(section.contains(part), "{part} in {section}");
+        }
+    }
+}
+
 /// Returns the names of Posthaste metrics in a PromQL expression, without the suffixes of histogram series.
 fn metrics_of(expression: &str) -> BTreeSet<String> {
     let is_part = |char: char| char.is_ascii_alphanumeric() || char == '_';
@@ -95,7 +108,8 @@ fn metrics_of(expression: &str) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rules_use_existing_metrics() {
-    let (served, receiver) = (Served::start(Engine::Sqlite, &[]).await, Receiver::start(world::answer).await);
+    let (served, receiver) =
+        (Served::start(Engine::Postgres, &[]).await, Receiver::start(world::answer).await);
     world::deliver_and_dead_letter(&served, &receiver);
     let metrics = served.get("/metrics").expect(200).text();
     let families: BTreeSet<&str> =

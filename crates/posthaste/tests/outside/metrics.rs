@@ -3,18 +3,24 @@
 
 use crate::served::{Engine, Served};
 use crate::{tools, world};
-use posthaste_testkit::client::Answer;
-use posthaste_testkit::postgres::{admin_url, client};
+use posthaste_store::postgres::ConnectFailure;
+use posthaste_testkit::client::{Answer, Call};
+use posthaste_testkit::commands::Running;
+use posthaste_testkit::direct::Direct;
+use posthaste_testkit::fleet::free_address;
+use posthaste_testkit::postgres::{admin_url, client, migrated_database};
 use posthaste_testkit::receiver::{self, Receiver};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
+use std::net::TcpStream;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// The metrics whose values change in this test.
-const CHANGED_HERE: [&str; 22] = [
+const CHANGED_HERE: [&str; 23] = [
     "outbox_dequeue_total",
     "outbox_lag_seconds",
     "outbox_retry_count",
@@ -22,6 +28,7 @@ const CHANGED_HERE: [&str; 22] = [
     "posthaste_attempt_seconds",
     "posthaste_attempts_total",
     "posthaste_batch_size",
+    "posthaste_database_connect_failures_total",
     "posthaste_dead_letters_total",
     "posthaste_deliveries_total",
     "posthaste_delivery_seconds",
@@ -42,9 +49,12 @@ const CHANGED_HERE: [&str; 22] = [
 /// The file that has the metrics of the process and their test.
 const PROCESS_METRICS: &str = "api/src/process_metrics.rs";
 
+/// The file that has the metrics of the connections to the database server and their test.
+const DATABASE_METRICS: &str = "services/src/metrics/database.rs";
+
 /// The metrics whose values change in tests of other components: the metric, the file of the test, and the name used
 /// there. Panics cannot be triggered from outside, and some states of queues and of the lane need a special setup.
-const CHANGED_ELSEWHERE: [(&str, &str, &str); 23] = [
+const CHANGED_ELSEWHERE: [(&str, &str, &str); 25] = [
     ("outbox_inflight", "testkit/tests/orders/claims.rs", "outbox_inflight"),
     ("outbox_lag_sla_seconds", "posthaste/tests/cli/lane.rs", "outbox_lag_sla_seconds"),
     ("outbox_paused", "testkit/tests/orders/outages.rs", "outbox_paused"),
@@ -59,6 +69,8 @@ const CHANGED_ELSEWHERE: [(&str, &str, &str); 23] = [
     ("process_virtual_memory_bytes", PROCESS_METRICS, "process_virtual_memory_bytes"),
     ("posthaste_auth_failures_total", "testkit/tests/api/roles.rs", "metrics.auth_failures"),
     ("posthaste_connections_refused_total", "api/src/server.rs", "connections_refused.get"),
+    ("posthaste_database_connections", DATABASE_METRICS, "posthaste_database_connections"),
+    ("posthaste_database_failovers_total", DATABASE_METRICS, "posthaste_database_failovers_total"),
     ("posthaste_clock_steps_total", "services/src/clock.rs", "metrics.clock_steps"),
     ("posthaste_held_deliveries", "testkit/tests/api/operations.rs", "posthaste_held_deliveries"),
     ("posthaste_queue_depth", "testkit/tests/api/operations.rs", "posthaste_queue_depth"),
@@ -159,7 +171,12 @@ async fn every_metric_changes_and_passes_the_linter() {
     }
     order(&served);
     expire_a_lease(&served, &receiver, &gate).await;
-    interrupt_the_store(&served, || wait_for(&served, "posthaste_step_failures_total")).await;
+    interrupt_the_store(&served, || {
+        for metric in ["posthaste_step_failures_total", "posthaste_database_connect_failures_total"] {
+            wait_for(&served, metric);
+        }
+    })
+    .await;
 
     let answer = served.get("/metrics").expect(200);
     let after = sums(&answer);
@@ -183,6 +200,12 @@ async fn every_metric_changes_and_passes_the_linter() {
         r#"outbox_send_total{outcome="retry"}"#,
         r#"outbox_send_total{outcome="dead"}"#,
         r#"outbox_send_total{outcome="conflict_processed"}"#,
+        r#"posthaste_database_connections{role="viewer",state="idle"}"#,
+        r#"posthaste_database_connections{role="job_worker",state="in_use"}"#,
+        r#"posthaste_database_connections{role="outbox_writer",state="waiting"}"#,
+        r#"posthaste_database_connect_failures_total{reason="dns"}"#,
+        r#"posthaste_database_connect_failures_total{reason="read_only"}"#,
+        "posthaste_database_failovers_total 0",
     ] {
         assert!(answer.text().contains(sample), "no {sample}");
     }
@@ -191,6 +214,37 @@ async fn every_metric_changes_and_passes_the_linter() {
     assert!(unknown.is_empty(), "no test shows that {unknown:?} change");
     lint(&answer);
     has_help(&answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_without_the_api_reports_its_connections() {
+    let (folder, address) = (tempfile::tempdir().expect("a folder"), free_address());
+    let (database, listen) = (migrated_database("connections").await, address.to_string());
+    // The same server under another name, as if the pools used a pooler.
+    let direct = database.replacen("127.0.0.1", "localhost", 1);
+    let environment = [
+        ("POSTHASTE_DATABASE_URL", database.as_str()),
+        ("POSTHASTE_DATABASE_URL_DIRECT", &direct),
+        ("POSTHASTE_ROLES", "cleaner,router"),
+        ("POSTHASTE_METRICS_LISTEN", &listen),
+    ];
+    let _running = Running::start(folder.path(), &["serve"], &environment);
+    let listening = "SELECT count(*) FROM pg_catalog.pg_stat_activity \
+        WHERE datname = current_database() AND application_name = 'posthaste listener'";
+    let patience = Duration::from_secs(60);
+    Direct::postgres(&database).await.until("the process listens", listening, 1, patience).await;
+    let began = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        assert!(began.elapsed() < patience, "the process does not serve its metrics");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let text = Call::new(address, "GET", "/metrics", "").no_key().send().await.expect(200).text();
+    let samples = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+    // Three states of two database roles. The listener is not part of a pool, and its other host is no failover.
+    assert_eq!(samples("posthaste_database_connections{"), 6, "{text}");
+    assert_eq!(samples("posthaste_database_connections{role=\"lease_cleaner\","), 3, "{text}");
+    assert_eq!(samples("posthaste_database_connect_failures_total{"), ConnectFailure::ALL.len(), "{text}");
+    assert_eq!(samples("posthaste_database_failovers_total 0"), 1, "{text}");
 }
 
 /// Every metric has a HELP line with a text.

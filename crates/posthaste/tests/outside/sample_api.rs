@@ -62,6 +62,7 @@ impl SampleApi {
             warnings: Vec::new(),
             survey: SURVEY,
             last_survey,
+            connections: None,
             machine_now,
         };
         let lane = LaneState::new(metrics.clone());

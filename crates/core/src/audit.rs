@@ -52,6 +52,7 @@ pub enum AuditAction {
     SubscriptionDeleted,
     SubscriptionVerified,
     SecretRotated,
+    SecretsResealed,
     DeadLettersRequeued,
     LaneResumed,
     SignedIn,
@@ -59,7 +60,7 @@ pub enum AuditAction {
 }
 
 impl AuditAction {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::KeyCreated,
         Self::KeyRevoked,
         Self::SubscriptionCreated,
@@ -67,6 +68,7 @@ impl AuditAction {
         Self::SubscriptionDeleted,
         Self::SubscriptionVerified,
         Self::SecretRotated,
+        Self::SecretsResealed,
         Self::DeadLettersRequeued,
         Self::LaneResumed,
         Self::SignedIn,
@@ -82,6 +84,7 @@ impl AuditAction {
             Self::SubscriptionDeleted => "subscription_deleted",
             Self::SubscriptionVerified => "subscription_verified",
             Self::SecretRotated => "secret_rotated",
+            Self::SecretsResealed => "secrets_resealed",
             Self::DeadLettersRequeued => "dead_letters_requeued",
             Self::LaneResumed => "lane_resumed",
             Self::SignedIn => "signed_in",
@@ -147,9 +150,21 @@ impl Change {
         Self::new(AuditAction::SubscriptionVerified, subscription(before.id), Some(was), Some(is))
     }
 
-    pub fn secret_rotated(id: SubscriptionId, previous_until: Timestamp) -> Self {
-        let after = json!({ "previous_secret_expires_at": previous_until.to_string() });
+    /// Creates the audit row for a rotation. `previous_until` is `None` if the replaced secret became invalid at once.
+    pub fn secret_rotated(id: SubscriptionId, previous_until: Option<Timestamp>) -> Self {
+        let until = previous_until.map(|until| until.to_string());
+        let after = json!({ "previous_secret_expires_at": until });
         Self::new(AuditAction::SecretRotated, subscription(id), None, Some(after))
+    }
+
+    /// Creates the audit row for secrets that were encrypted again with a key, or returns `None` if there are none. It
+    /// contains the range of the ids and not each of them, because a key rotation concerns all subscriptions.
+    pub fn secrets_resealed(resealed: &[SubscriptionId], key_id: &str) -> Option<Self> {
+        let (first, last) = (resealed.iter().min()?, resealed.iter().max()?);
+        let after = json!({
+            "count": resealed.len(), "first_id": first.get(), "last_id": last.get(), "key_id": key_id
+        });
+        Some(Self::new(AuditAction::SecretsResealed, "subscriptions", None, Some(after)))
     }
 
     /// Creates the audit row for a requeue, or returns `None` if no dead letter was requeued.
@@ -264,6 +279,18 @@ mod tests {
         assert_eq!(
             after(&[pair(4), pair(5)]),
             entry("dead-letters", r#"{"count":2,"dead_letter_ids":[4,5]}"#)
+        );
+    }
+
+    #[test]
+    fn resealed_secrets_are_counted() {
+        let ids = |ids: &[i64]| ids.iter().copied().map(SubscriptionId::from_store).collect::<Vec<_>>();
+        assert_eq!(Change::secrets_resealed(&[], "72cd6e84"), None);
+        let change = Change::secrets_resealed(&ids(&[5, 3, 9]), "72cd6e84").unwrap();
+        assert_eq!(change.object, "subscriptions");
+        assert_eq!(
+            change.after.unwrap().as_str(),
+            r#"{"count":3,"first_id":3,"key_id":"72cd6e84","last_id":9}"#
         );
     }
 

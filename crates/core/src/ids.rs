@@ -1,5 +1,5 @@
-//! Identifiers: row ids, lease tokens and worker ids. Each kind has its own type, so that they cannot be
-//! confused.
+//! Identifiers: row ids, lease tokens, secret references and worker ids. Each kind has its own type, so that they
+//! cannot be confused.
 
 use std::fmt;
 
@@ -86,6 +86,34 @@ impl fmt::Debug for LeaseToken {
     }
 }
 
+/// The random identifier of a subscription's row to which its encrypted secrets are bound. It is drawn before the row
+/// is inserted, when the row's id is not yet known, and it never changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SecretRef(u128);
+
+impl SecretRef {
+    /// Creates a reference from random bits, or from a stored value.
+    pub const fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    pub const fn bits(self) -> u128 {
+        self.0
+    }
+}
+
+/// Writes the reference in the notation of a UUID.
+impl fmt::Display for SecretRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex = format!("{:032x}", self.0);
+        let (time, rest) = hex.split_at(8);
+        let (mid, rest) = rest.split_at(4);
+        let (high, rest) = rest.split_at(4);
+        let (clock, node) = rest.split_at(4);
+        write!(f, "{time}-{mid}-{high}-{clock}-{node}")
+    }
+}
+
 /// The name of a process, which is stored in the rows that it claims.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WorkerId(String);
@@ -125,6 +153,13 @@ mod tests {
     #[test]
     fn debug_output_does_not_contain_the_token() {
         assert_eq!(format!("{:?}", LeaseToken::from_random(0xfeed)), "LeaseToken(…)");
+    }
+
+    #[test]
+    fn secret_ref_is_written_as_a_uuid() {
+        let secret_ref = SecretRef::from_bits(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+        assert_eq!(secret_ref.to_string(), "01234567-89ab-cdef-0123-456789abcdef");
+        assert_eq!(SecretRef::from_bits(7).to_string(), "00000000-0000-0000-0000-000000000007");
     }
 
     #[test]

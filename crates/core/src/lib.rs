@@ -31,7 +31,7 @@ pub mod subscription;
 pub mod time;
 
 pub use ids::{
-    AuditId, DeadLetterId, EventId, JobId, KeyId, LeaseToken, OperatorAuditId, OrderId, SagaId,
+    AuditId, DeadLetterId, EventId, JobId, KeyId, LeaseToken, OperatorAuditId, OrderId, SagaId, SecretRef,
     SubscriptionId, WorkerId,
 };
 pub use time::Timestamp;

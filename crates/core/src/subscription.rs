@@ -2,7 +2,7 @@
 //! delivered to a callback URL.
 
 use crate::event::EventType;
-use crate::ids::SubscriptionId;
+use crate::ids::{SecretRef, SubscriptionId};
 use crate::time::Timestamp;
 use std::fmt;
 use std::time::Duration;
@@ -95,11 +95,56 @@ impl fmt::Debug for SealedSecret {
     }
 }
 
+/// A column of a subscription that stores a signing secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecretColumn {
+    Current,
+    Previous,
+}
+
+impl SecretColumn {
+    /// Returns the name of the column in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Current => "secret",
+            Self::Previous => "previous_secret",
+        }
+    }
+}
+
+/// The row and the column in which a secret is stored. An encrypted secret can be decrypted only there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SecretPlace {
+    pub secret_ref: SecretRef,
+    pub column: SecretColumn,
+}
+
 /// The signing secrets of a subscription. The previous secret is also used until it expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secrets {
+    pub secret_ref: SecretRef,
     pub current: SealedSecret,
     pub previous: Option<(SealedSecret, Timestamp)>,
+}
+
+impl Secrets {
+    /// Returns the place of the secret in a column.
+    pub const fn place(&self, column: SecretColumn) -> SecretPlace {
+        SecretPlace { secret_ref: self.secret_ref, column }
+    }
+
+    /// Returns the previous secret, unless it has expired.
+    pub fn live_previous(&self, now: Timestamp) -> Option<&SealedSecret> {
+        self.previous.as_ref().filter(|(_, until)| now < *until).map(|(secret, _)| secret)
+    }
+
+    /// Returns the secrets that sign requests, each with its place: the current one, and the previous one until it
+    /// expires.
+    pub fn live(&self, now: Timestamp) -> impl Iterator<Item = (SecretPlace, &SealedSecret)> {
+        let current = (self.place(SecretColumn::Current), &self.current);
+        let previous = self.live_previous(now).map(|secret| (self.place(SecretColumn::Previous), secret));
+        std::iter::once(current).chain(previous)
+    }
 }
 
 /// Checks the length and the characters of a subscription's description.
@@ -119,13 +164,20 @@ pub struct NewSubscription {
     pub max_retry_limit: Option<u32>,
     pub timeout: Option<Duration>,
     pub description: Option<String>,
+    pub secret_ref: SecretRef,
     pub secret: SealedSecret,
 }
 
 impl NewSubscription {
     /// Creates a subscription that uses the server's defaults for all optional fields.
-    pub fn new(event_type: EventType, callback_url: CallbackUrl, secret: SealedSecret) -> Self {
-        Self { event_type, callback_url, max_retry_limit: None, timeout: None, description: None, secret }
+    pub fn new(
+        event_type: EventType,
+        callback_url: CallbackUrl,
+        secret_ref: SecretRef,
+        secret: SealedSecret,
+    ) -> Self {
+        let (max_retry_limit, timeout, description) = (None, None, None);
+        Self { event_type, callback_url, max_retry_limit, timeout, description, secret_ref, secret }
     }
 }
 
@@ -276,6 +328,20 @@ mod tests {
             ..before.clone()
         };
         assert_eq!(patch.apply(&before, now), Some(after));
+    }
+
+    #[test]
+    fn previous_secret_is_used_until_it_expires() {
+        let secret_ref = SecretRef::from_bits(7);
+        let (current, previous) = (SealedSecret::new("current"), SealedSecret::new("previous"));
+        let until = Timestamp::from_micros(5);
+        let secrets = Secrets { secret_ref, current, previous: Some((previous, until)) };
+        let live = |now| {
+            let of = secrets.live(Timestamp::from_micros(now));
+            of.map(|(place, secret)| (place.column.name(), secret.expose())).collect::<Vec<_>>()
+        };
+        assert_eq!(live(4), [("secret", "current"), ("previous_secret", "previous")]);
+        assert_eq!(live(5), [("secret", "current")]);
     }
 
     #[test]

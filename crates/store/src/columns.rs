@@ -17,7 +17,7 @@ const SUBSCRIPTION: &[&str] = &[
     "updated_at",
     "deleted_at",
 ];
-const SECRETS: &[&str] = &["secret", "previous_secret", "previous_secret_expires_at"];
+const SECRETS: &[&str] = &["secret_ref", "secret", "previous_secret", "previous_secret_expires_at"];
 /// The columns of a subscription that a worker reads.
 const TARGET: &[&str] = &["id", "callback_url", "verified", "timeout_ms"];
 /// The columns of an event, without its payload.
@@ -57,8 +57,8 @@ mod tests {
         let sql = "SELECT {target}, {secrets} FROM t WHERE a = '{}' AND b = '{unknown}'";
         assert_eq!(
             expand(sql),
-            "SELECT id, callback_url, verified, timeout_ms, secret, previous_secret, previous_secret_expires_at FROM t \
-             WHERE a = '{}' AND b = '{unknown}'"
+            "SELECT id, callback_url, verified, timeout_ms, secret_ref, secret, previous_secret, \
+             previous_secret_expires_at FROM t WHERE a = '{}' AND b = '{unknown}'"
         );
     }
 }

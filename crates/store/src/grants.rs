@@ -219,6 +219,7 @@ const SUBSCRIPTION_NEW: &[&str] = &[
     "verified",
     "max_retry_limit",
     "timeout_ms",
+    "secret_ref",
     "secret",
     "previous_secret",
     "previous_secret_expires_at",

@@ -24,6 +24,7 @@ macro_rules! migrations {
             6 "0006_" "operator_audit",
             7 "0007_" "sessions",
             8 "0008_" "subscription_timeout",
+            9 "0009_" "secret_ref",
         }
     };
     ($($version:literal $number:literal $name:literal,)*) => {

@@ -15,6 +15,38 @@ pub struct Verification {
     pub secret: SealedSecret,
 }
 
+/// The replacement of a signing secret by a new one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretRotation {
+    /// The stored form of the secret that is replaced. If the row has another one, it was changed in the meantime, and
+    /// the rotation has no effect.
+    pub replaced: SealedSecret,
+    pub secret: SealedSecret,
+    /// The replaced secret as it is stored from now on, with its expiry time, or `None` if it becomes invalid at once.
+    pub previous: Option<(SealedSecret, Timestamp)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rotated {
+    Rotated(Subscription),
+    /// The current secret is not the one to replace. No change was made.
+    Changed,
+    /// The subscription does not exist or was deleted.
+    NotFound,
+}
+
+/// The secrets of a subscription, encrypted again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResealedSecrets {
+    pub id: SubscriptionId,
+    /// The secrets as they were read. If the row has other ones, they were changed in the meantime, and the row is left
+    /// unchanged.
+    pub before: Secrets,
+    pub current: SealedSecret,
+    /// `None` if there is no previous secret, or if it is removed because it has expired.
+    pub previous: Option<SealedSecret>,
+}
+
 pub trait SubscriptionStore: Send + Sync + 'static {
     fn create_subscription(
         &self,
@@ -57,14 +89,30 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<bool>> + Send;
 
-    /// Replaces the signing secret and returns the subscription, or `None` if it does not exist or was deleted.
-    /// The previous secret remains valid until `previous_until`.
+    /// Replaces the signing secret if it is still the one that the caller has read.
     fn rotate_secret(
         &self,
         id: SubscriptionId,
-        secret: SealedSecret,
-        previous_until: Timestamp,
+        rotation: SecretRotation,
         by: Actor,
         now: Timestamp,
-    ) -> impl Future<Output = StoreResult<Option<Subscription>>> + Send;
+    ) -> impl Future<Output = StoreResult<Rotated>> + Send;
+
+    /// Returns the secrets of the subscriptions with the lowest ids above `after`, in the order of their ids. Deleted
+    /// ones are omitted.
+    fn load_secrets(
+        &self,
+        after: i64,
+        rows_max: u32,
+    ) -> impl Future<Output = StoreResult<Vec<(SubscriptionId, Secrets)>>> + Send;
+
+    /// Stores secrets that were encrypted again with the key `key_id`. This is not a change of the subscription: its
+    /// history and the time of its last change stay as they are. Returns the subscriptions whose secrets were replaced.
+    fn reseal_secrets(
+        &self,
+        resealed: Vec<ResealedSecrets>,
+        key_id: String,
+        by: Actor,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<Vec<SubscriptionId>>> + Send;
 }

@@ -119,10 +119,9 @@ impl<S: WorkerStore> Deliverer<S> {
         if !target.verified {
             return Err(Failure::NotVerified);
         }
-        let live = target.secrets.previous.iter().filter(|(_, until)| now < *until).map(|(secret, _)| secret);
         let mut secrets = Vec::with_capacity(2);
-        for sealed in std::iter::once(&target.secrets.current).chain(live) {
-            secrets.push(self.kit.sealer.open(sealed).map_err(|error| {
+        for (place, sealed) in target.secrets.live(now) {
+            secrets.push(self.kit.sealer.open(sealed, place).map_err(|error| {
                 let subscription_id = target.subscription_id;
                 tracing::error!(%subscription_id, %error, "signing secret cannot be decrypted, attempt fails");
                 Failure::SecretUnreadable

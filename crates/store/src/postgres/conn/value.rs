@@ -2,7 +2,7 @@
 
 use crate::remote::Fault;
 use posthaste_core::outcome::ErrorCode;
-use posthaste_core::{LeaseToken, Timestamp};
+use posthaste_core::{LeaseToken, SecretRef, Timestamp};
 use std::error::Error;
 use std::fmt::Display;
 use tokio_postgres::Row;
@@ -62,6 +62,10 @@ impl<'a> FromSql<'a> for Json<'a> {
 
 pub(crate) fn token(token: LeaseToken) -> Uuid {
     Uuid::from_u128(token.bits())
+}
+
+pub(crate) fn secret_ref(secret_ref: SecretRef) -> Uuid {
+    Uuid::from_u128(secret_ref.bits())
 }
 
 /// Maximum number of rows that one statement fetches from a queue. It is a literal in the statements, so that the

@@ -6,23 +6,29 @@ use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::{Session, TransactionMode};
-use crate::postgres::conn::value::{Instant, count_or_none, get, instant, instant_or_none, int};
+use crate::postgres::conn::value::{
+    Instant, count_or_none, get, instant, instant_or_none, int, secret_ref, take,
+};
 use crate::postgres::roles::audit::{self, Writer};
 use crate::remote::{Call, Fault};
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::event::EventType;
 use posthaste_core::job::millis;
-use posthaste_core::ports::{StoreResult, SubscriptionStore, Target, Verification};
+use posthaste_core::ports::{
+    ResealedSecrets, Rotated, SecretRotation, StoreResult, SubscriptionStore, Target, Verification,
+};
 use posthaste_core::subscription::{
     CallbackUrl, NewSubscription, SealedSecret, Secrets, Subscription, SubscriptionPatch,
 };
-use posthaste_core::{SubscriptionId, Timestamp};
+use posthaste_core::{SecretRef, SubscriptionId, Timestamp};
 use std::time::Duration;
 use tokio_postgres::Row;
+use uuid::Uuid;
 
 static LOCK_SUBSCRIPTION: SqlText = sql!("../sql/subscriptions/lock_subscription.sql");
 static CREATE_SUBSCRIPTION: SqlText = sql!("../sql/subscriptions/create_subscription.sql");
 static LOAD_SUBSCRIPTION: SqlText = sql!("../sql/subscriptions/load_subscription.sql");
+static LOAD_SECRETS: SqlText = sql!("../sql/subscriptions/load_secrets.sql");
 static ROTATE_SECRET: SqlText = sql!("../sql/subscriptions/rotate_secret.sql");
 
 const WRITER: Writer = Writer::SubscriptionAdmin;
@@ -84,13 +90,28 @@ impl SubscriptionStore for PostgresSubscriptions {
     async fn rotate_secret(
         &self,
         id: SubscriptionId,
-        secret: SealedSecret,
-        previous_until: Timestamp,
+        rotation: SecretRotation,
         by: Actor,
         now: Timestamp,
-    ) -> StoreResult<Option<Subscription>> {
+    ) -> StoreResult<Rotated> {
         let call = Call::once("rotating a secret");
-        self.pool.call(call, |session| rotate(session, id, &secret, previous_until, &by, now)).await
+        self.pool.call(call, |session| rotate(session, id, &rotation, &by, now)).await
+    }
+
+    async fn load_secrets(&self, after: i64, rows_max: u32) -> StoreResult<Vec<(SubscriptionId, Secrets)>> {
+        let call = Call::repeatable("loading secrets");
+        self.pool.call(call, |session| load_secrets(session, after, rows_max)).await
+    }
+
+    async fn reseal_secrets(
+        &self,
+        resealed: Vec<ResealedSecrets>,
+        key_id: String,
+        by: Actor,
+        _: Timestamp,
+    ) -> StoreResult<Vec<SubscriptionId>> {
+        let call = Call::repeatable("storing resealed secrets");
+        self.pool.call(call, |session| reseal(session, &resealed, &key_id, &by)).await
     }
 }
 
@@ -128,6 +149,7 @@ pub(crate) fn target(row: &Row) -> Result<Target, Fault> {
 fn secrets(row: &Row) -> Result<Secrets, Fault> {
     let previous = get::<Option<String>>(row, "previous_secret")?.map(SealedSecret::new);
     Ok(Secrets {
+        secret_ref: SecretRef::from_bits(get::<Uuid>(row, "secret_ref")?.as_u128()),
         current: SealedSecret::new(get::<String>(row, "secret")?),
         previous: previous.zip(instant_or_none(row, "previous_secret_expires_at")?),
     })
@@ -159,6 +181,7 @@ async fn create(
                 &limit,
                 &timeout,
                 &new.description,
+                &secret_ref(new.secret_ref),
                 &new.secret.expose(),
                 &Instant(now),
             ],
@@ -209,11 +232,6 @@ async fn update(
     Ok(Some(after))
 }
 
-/// Returns the changed subscription. The update must have returned it, because its row was locked.
-fn changed(rows: &[Row]) -> Result<Subscription, Fault> {
-    rows.first().map_or_else(|| Err(Fault::Unreadable("the update returned no row".to_owned())), subscription)
-}
-
 async fn delete(mut session: Session, id: SubscriptionId, by: &Actor, now: Timestamp) -> Result<bool, Fault> {
     let Some(before) = lock(&mut session, id).await? else { return Ok(false) };
     let sql = include_str!("../sql/subscriptions/delete_subscription.sql");
@@ -243,16 +261,61 @@ async fn mark_verified(
 async fn rotate(
     mut session: Session,
     id: SubscriptionId,
-    secret: &SealedSecret,
-    previous_until: Timestamp,
+    rotation: &SecretRotation,
     by: &Actor,
     now: Timestamp,
-) -> Result<Option<Subscription>, Fault> {
-    let Some(_) = lock(&mut session, id).await? else { return Ok(None) };
+) -> Result<Rotated, Fault> {
+    let Some(_) = lock(&mut session, id).await? else { return Ok(Rotated::NotFound) };
+    let previous = rotation.previous.as_ref().map(|(secret, _)| secret.expose());
+    let previous_until = rotation.previous.as_ref().map(|(_, until)| *until);
+    let (replaced, secret) = (rotation.replaced.expose(), rotation.secret.expose());
     let rows = session
-        .go_on(&ROTATE_SECRET, &[&id.get(), &secret.expose(), &Instant(previous_until), &Instant(now)])
+        .go_on(
+            &ROTATE_SECRET,
+            &[&id.get(), &replaced, &secret, &previous, &previous_until.map(Instant), &Instant(now)],
+        )
         .await?;
-    let after = changed(&rows)?;
+    let Some(row) = rows.first() else {
+        session.roll_back().await?;
+        return Ok(Rotated::Changed);
+    };
+    let after = subscription(row)?;
     audit::commit(&mut session, WRITER, by, &Change::secret_rotated(id, previous_until)).await?;
-    Ok(Some(after))
+    Ok(Rotated::Rotated(after))
+}
+
+async fn load_secrets(
+    mut session: Session,
+    after: i64,
+    rows_max: u32,
+) -> Result<Vec<(SubscriptionId, Secrets)>, Fault> {
+    let rows = session.read(&LOAD_SECRETS, &[&after, &take(rows_max)]).await?;
+    rows.iter().map(|row| Ok((SubscriptionId::from_store(get(row, "id")?), secrets(row)?))).collect()
+}
+
+async fn reseal(
+    mut session: Session,
+    resealed: &[ResealedSecrets],
+    key_id: &str,
+    by: &Actor,
+) -> Result<Vec<SubscriptionId>, Fault> {
+    let ids: Vec<i64> = resealed.iter().map(|row| row.id.get()).collect();
+    let lock = include_str!("../sql/subscriptions/lock_secrets.sql");
+    session.begin(TransactionMode::Flushed, lock, &[&ids]).await?;
+    let exposed = |secret: &'_ SealedSecret| secret.expose().to_owned();
+    let current_before: Vec<String> = resealed.iter().map(|row| exposed(&row.before.current)).collect();
+    let previous_before: Vec<Option<String>> =
+        resealed.iter().map(|row| row.before.previous.as_ref().map(|(secret, _)| exposed(secret))).collect();
+    let current: Vec<String> = resealed.iter().map(|row| exposed(&row.current)).collect();
+    let previous: Vec<Option<String>> =
+        resealed.iter().map(|row| row.previous.as_ref().map(exposed)).collect();
+    let sql = include_str!("../sql/subscriptions/reseal_secrets.sql");
+    let rows = session.go_on(sql, &[&ids, &current_before, &previous_before, &current, &previous]).await?;
+    let id = |row: &Row| Ok(SubscriptionId::from_store(get(row, "id")?));
+    let stored: Vec<SubscriptionId> = rows.iter().map(id).collect::<Result<_, Fault>>()?;
+    match Change::secrets_resealed(&stored, key_id) {
+        Some(change) => audit::commit(&mut session, WRITER, by, &change).await?,
+        None => session.roll_back().await?,
+    }
+    Ok(stored)
 }

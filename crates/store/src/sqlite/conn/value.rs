@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use posthaste_core::outcome::ErrorCode;
-use posthaste_core::{LeaseToken, Timestamp};
+use posthaste_core::{LeaseToken, SecretRef, Timestamp};
 use rusqlite::types::{FromSql, Value};
 use rusqlite::vtab::array::Array;
 use rusqlite::{Row, Statement};
@@ -96,6 +96,10 @@ pub(crate) fn maybe_word<T>(
 
 pub(crate) fn token(token: LeaseToken) -> [u8; 16] {
     token.bits().to_be_bytes()
+}
+
+pub(crate) fn secret_ref(secret_ref: SecretRef) -> [u8; 16] {
+    secret_ref.bits().to_be_bytes()
 }
 
 /// Converts ids to an argument for the table-valued function `rarray`.

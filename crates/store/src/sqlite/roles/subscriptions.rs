@@ -4,11 +4,13 @@
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::event::EventType;
 use posthaste_core::job::millis;
-use posthaste_core::ports::{StoreResult, SubscriptionStore, Target, Verification};
+use posthaste_core::ports::{
+    ResealedSecrets, Rotated, SecretRotation, StoreResult, SubscriptionStore, Target, Verification,
+};
 use posthaste_core::subscription::{
     CallbackUrl, NewSubscription, SealedSecret, Secrets, Subscription, SubscriptionPatch,
 };
-use posthaste_core::{SubscriptionId, Timestamp};
+use posthaste_core::{SecretRef, SubscriptionId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 use std::time::Duration;
 
@@ -25,6 +27,8 @@ static LOAD_SUBSCRIPTION: SqlText = sql!("../sql/subscriptions/load_subscription
 const UPDATE_SUBSCRIPTION: &str = include_str!("../sql/subscriptions/update_subscription.sql");
 const DELETE_SUBSCRIPTION: &str = include_str!("../sql/subscriptions/delete_subscription.sql");
 const MARK_VERIFIED: &str = include_str!("../sql/subscriptions/mark_verified.sql");
+static LOAD_SECRETS: SqlText = sql!("../sql/subscriptions/load_secrets.sql");
+const RESEAL_SECRETS: &str = include_str!("../sql/subscriptions/reseal_secrets.sql");
 static ROTATE_SECRET: SqlText = sql!("../sql/subscriptions/rotate_secret.sql");
 
 const ROLE: DbRole = DbRole::SubscriptionAdmin;
@@ -49,6 +53,7 @@ impl SubscriptionStore for SqliteSubscriptions {
                     subscription.max_retry_limit,
                     subscription.timeout.map(millis),
                     subscription.description,
+                    value::secret_ref(subscription.secret_ref),
                     subscription.secret.expose(),
                     now.micros(),
                 ];
@@ -123,18 +128,68 @@ impl SubscriptionStore for SqliteSubscriptions {
     async fn rotate_secret(
         &self,
         id: SubscriptionId,
-        secret: SealedSecret,
-        previous_until: Timestamp,
+        rotation: SecretRotation,
         by: Actor,
         now: Timestamp,
-    ) -> StoreResult<Option<Subscription>> {
+    ) -> StoreResult<Rotated> {
         self.0
             .write_audited(WRITER, "rotating a secret", (by, now), move |session| {
-                let values = params![id.get(), secret.expose(), previous_until.micros(), now.micros()];
+                if load(session, id)?.is_none() {
+                    return Ok((Rotated::NotFound, None));
+                }
+                let previous = rotation.previous.as_ref();
+                let previous_until = previous.map(|(_, until)| *until);
+                let values = params![
+                    id.get(),
+                    rotation.replaced.expose(),
+                    rotation.secret.expose(),
+                    previous.map(|(secret, _)| secret.expose()),
+                    previous_until.map(Timestamp::micros),
+                    now.micros(),
+                ];
                 let rotated = session.statement(&ROTATE_SECRET)?.query_row(values, read_subscription);
-                let rotated = rotated.optional()?;
-                let change = rotated.is_some().then(|| Change::secret_rotated(id, previous_until));
-                Ok((rotated, change))
+                let Some(rotated) = rotated.optional()? else { return Ok((Rotated::Changed, None)) };
+                Ok((Rotated::Rotated(rotated), Some(Change::secret_rotated(id, previous_until))))
+            })
+            .await
+    }
+
+    async fn load_secrets(&self, after: i64, rows_max: u32) -> StoreResult<Vec<(SubscriptionId, Secrets)>> {
+        self.0
+            .read(ROLE, "loading secrets", move |session| {
+                let mut load = session.statement(&LOAD_SECRETS)?;
+                let found = load.query_map(params![after, rows_max], |row| {
+                    Ok((SubscriptionId::from_store(get(row, "id")?), read_secrets(row)?))
+                })?;
+                Ok(found.collect::<rusqlite::Result<_>>()?)
+            })
+            .await
+    }
+
+    async fn reseal_secrets(
+        &self,
+        resealed: Vec<ResealedSecrets>,
+        key_id: String,
+        by: Actor,
+        now: Timestamp,
+    ) -> StoreResult<Vec<SubscriptionId>> {
+        self.0
+            .write_audited(WRITER, "storing resealed secrets", (by, now), move |session| {
+                let mut stored = Vec::with_capacity(resealed.len());
+                for row in &resealed {
+                    let values = params![
+                        row.id.get(),
+                        row.before.current.expose(),
+                        row.before.previous.as_ref().map(|(secret, _)| secret.expose()),
+                        row.current.expose(),
+                        row.previous.as_ref().map(SealedSecret::expose),
+                    ];
+                    if session.run(RESEAL_SECRETS, values)? > 0 {
+                        stored.push(row.id);
+                    }
+                }
+                let change = Change::secrets_resealed(&stored, &key_id);
+                Ok((stored, change))
             })
             .await
     }
@@ -179,7 +234,9 @@ pub(crate) fn target(row: &Row<'_>) -> rusqlite::Result<Target> {
 
 /// Reads the current secret, and the previous secret with its expiry time.
 fn read_secrets(row: &Row<'_>) -> rusqlite::Result<Secrets> {
+    let secret_ref = SecretRef::from_bits(u128::from_be_bytes(get(row, "secret_ref")?));
     let current = SealedSecret::new(get::<String>(row, "secret")?);
     let previous = get::<Option<String>>(row, "previous_secret")?.map(SealedSecret::new);
-    Ok(Secrets { current, previous: previous.zip(value::maybe_time(row, "previous_secret_expires_at")?) })
+    let previous = previous.zip(value::maybe_time(row, "previous_secret_expires_at")?);
+    Ok(Secrets { secret_ref, current, previous })
 }

@@ -94,8 +94,8 @@ const FILL: [&str; 8] = [
     "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
      INSERT INTO events (event_type, payload, created_at) SELECT 'type.' || (i % 10), '{}', i FROM n",
     "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20)
-     INSERT INTO subscriptions (event_type, callback_url, verified, secret, created_at, updated_at)
-     SELECT 'type.' || (i % 10), 'https://example.com/', 1, 's', 0, 0 FROM n",
+     INSERT INTO subscriptions (event_type, callback_url, verified, secret_ref, secret, created_at, updated_at)
+     SELECT 'type.' || (i % 10), 'https://example.com/', 1, randomblob(16), 's', 0, 0 FROM n",
     "INSERT INTO webhook_delivery_sagas (event_id, subscription_id, next_attempt_at, created_at, updated_at)
      SELECT id, 1 + id % 20, id, id, id FROM events",
     "INSERT INTO webhook_delivery_jobs (saga_id, lease_until, attempt_at, created_at)

@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build dev fmt lint deny test cargo-test soak chaos steady siege bench bench-store count-pages clean
+.PHONY: help build dev fmt lint deny test cargo-test soak chaos steady siege bench bench-store count-pages reseal clean
 
 target := $(or $(CARGO_TARGET_DIR),target)
 posthaste := $(target)/release/posthaste
@@ -70,6 +70,11 @@ bench-store: ## measure both stores alone, with fsync on
 count-pages: ## count what each dashboard page reads next to a million deliveries (COUNTED_DELIVERIES=…)
 	POSTHASTE_COUNTED_DELIVERIES=$(or $(COUNTED_DELIVERIES),1000000) scripts/with-postgres \
 		cargo test --locked -p posthaste-testkit --test api -- --nocapture a_page_costs
+
+reseal: build ## encrypt the secrets of 100,000 subscriptions again during deliveries, killed half-way (RESEALED_SUBSCRIPTIONS=…)
+	POSTHASTE_BIN=$(posthaste) POSTHASTE_RESEALED_SUBSCRIPTIONS=$(or $(RESEALED_SUBSCRIPTIONS),100000) \
+		scripts/with-postgres --durable cargo test --locked -p posthaste --test outside -- --nocapture \
+		--test-threads=1 secrets_are_resealed
 
 clean: ## remove build output
 	cargo clean

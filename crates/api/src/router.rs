@@ -42,6 +42,7 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
             viewer(get(subscriptions::show))
                 .merge(admin(patch(subscriptions::update).merge(delete(subscriptions::remove)))),
         )
+        .route("/v1/subscriptions/reseal-secrets", admin(post(subscriptions::reseal_secrets)))
         .route("/v1/subscriptions/{id}/verify", admin(post(subscriptions::verify)))
         .route("/v1/subscriptions/{id}/rotate-secret", admin(post(subscriptions::rotate_secret)))
         .route("/v1/subscriptions/{id}/test", admin(post(subscriptions::test)))

@@ -1,7 +1,9 @@
 //! Lists, creates, changes and deletes subscriptions. A secret is returned only when it is created or rotated.
-//! [`challenge`] sends requests to receivers.
+//! [`challenge`] sends requests to receivers, [`rotation`] replaces a secret, [`reseal`] encrypts all secrets again.
 
 pub(crate) mod challenge;
+pub(crate) mod reseal;
+pub(crate) mod rotation;
 
 use crate::body::{receive_json, receive_merge_patch};
 use crate::fields::Fields;
@@ -14,7 +16,6 @@ use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::IntoResponse as _;
 use http::{StatusCode, Uri};
-use posthaste_core::SubscriptionId;
 use posthaste_core::audit::Actor;
 use posthaste_core::duration;
 use posthaste_core::event::EventType;
@@ -23,23 +24,22 @@ use posthaste_core::ports::{
 };
 use posthaste_core::signature::SigningSecret;
 use posthaste_core::subscription::{
-    CallbackUrl, NewSubscription, SealedSecret, Standing, Subscription, SubscriptionPatch, check_description,
+    CallbackUrl, NewSubscription, SecretColumn, SecretPlace, Standing, Subscription, SubscriptionPatch,
+    check_description,
 };
+use posthaste_core::{SecretRef, SubscriptionId};
 use posthaste_services::egress::EgressPolicy;
 use serde::Serialize;
 use std::time::Duration;
 use utoipa::ToSchema;
 
 pub(crate) use challenge::{test, verify};
+pub(crate) use reseal::reseal_secrets;
+pub(crate) use rotation::{rotate, rotate_secret};
 
 pub(crate) const LIST: &str = "subscriptions";
 /// The maximum `max_retry_limit` of a subscription.
 const RETRY_LIMIT_MAX: u32 = 100;
-/// The default time for which the previous secret remains valid after a rotation, in seconds: one day.
-const OVERLAP_S: u32 = 24 * 3_600;
-/// The maximum time for which the previous secret may remain valid, in seconds: 30 days.
-const OVERLAP_S_MAX: u32 = 30 * 24 * 3_600;
-
 /// A subscription.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
@@ -147,17 +147,6 @@ body! {
     }
 }
 
-body! {
-    /// The options of a secret rotation.
-    #[schema(example = json!({"overlap_s": 3600}))]
-    struct Rotation {
-        /// The time for which the previous secret remains valid, in seconds. During this time, requests carry a
-        /// signature for each secret. The default is one day (86400).
-        #[schema(value_type = Option<u32>, minimum = 0, maximum = 2_592_000)]
-        overlap_s: Option<Number<0, OVERLAP_S_MAX>>,
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Description(String);
 
@@ -253,14 +242,17 @@ pub(crate) async fn make<S: Stores>(
     mut fields: Fields<'_>,
 ) -> Result<SubscriptionView, Problem> {
     let body = NewSubscriptionBody::read(&mut fields)?;
-    let (secret, sealed) = draw_secret(api);
+    let secret = SigningSecret::from_random(api.draw());
+    let secret_ref = SecretRef::from_bits(u128::from_be_bytes(api.draw()));
+    let place = SecretPlace { secret_ref, column: SecretColumn::Current };
     let new = NewSubscription {
         event_type: body.event_type,
         callback_url: allowed_url(&body.callback_url, api.outgoing.sender.policy())?,
         max_retry_limit: body.max_retry_limit.map(|limit| limit.0),
         timeout: timeout_of(api, body.timeout)?,
         description: body.description.map(|text| text.0),
-        secret: sealed,
+        secret_ref,
+        secret: api.outgoing.sealer.seal(&secret, place, api.draw()),
     };
     let made = api.subscriptions.create_subscription(new, by, api.clock.now()).await?;
     Ok(SubscriptionView::with_secret(made, &secret))
@@ -345,56 +337,12 @@ pub(crate) async fn end<S: Stores>(api: &ApiState<S>, by: Actor, id: Subscriptio
     if deleted { Ok(()) } else { Err(not_found()) }
 }
 
-#[utoipa::path(
-    post,
-    path = "/v1/subscriptions/{id}/rotate-secret",
-    tag = "subscriptions",
-    operation_id = "rotate_subscription_secret",
-    summary = "Rotate the signing secret",
-    description = "Creates a new signing secret, which is shown once. The previous secret remains valid for a time.",
-    security(("api_key" = ["admin"])),
-    params(("id" = i64, Path, description = "The id of the subscription.")),
-    request_body = Option<Rotation>,
-    responses((status = 200, description = "The subscription with its new secret", body = SubscriptionView)),
-)]
-pub(crate) async fn rotate_secret<S: Stores>(
-    State(api): Api<S>,
-    Extension(by): Extension<Actor>,
-    Path(text): Path<String>,
-    request: Request,
-) -> ApiResult {
-    let id = subscription_id(&text)?;
-    let upload = receive_json(&api.uploads, request).await?;
-    ok(&rotate(&api, by, id, Fields::parse_optional(upload.text()?)?).await?)
-}
-
-/// Replaces the secret and returns the subscription with the new one.
-pub(crate) async fn rotate<S: Stores>(
-    api: &ApiState<S>,
-    by: Actor,
-    id: SubscriptionId,
-    mut fields: Fields<'_>,
-) -> Result<SubscriptionView, Problem> {
-    let overlap_s = Rotation::read(&mut fields)?.overlap_s.map_or(OVERLAP_S, |overlap_s| overlap_s.0);
-    let (secret, sealed) = draw_secret(api);
-    let now = api.clock.now();
-    let previous_until = now.after(Duration::from_secs(overlap_s.into()));
-    let rotated = api.subscriptions.rotate_secret(id, sealed, previous_until, by, now).await?;
-    Ok(SubscriptionView::with_secret(rotated.ok_or_else(not_found)?, &secret))
-}
-
 fn not_found() -> Problem {
     Problem::not_found("subscription")
 }
 
 pub(crate) fn subscription_id(text: &str) -> Result<SubscriptionId, Problem> {
     id("id", text, SubscriptionId::new)
-}
-
-fn draw_secret<S: Stores>(api: &ApiState<S>) -> (SigningSecret, SealedSecret) {
-    let secret = SigningSecret::from_random(api.draw());
-    let sealed = api.outgoing.sealer.seal(&secret, api.draw());
-    (secret, sealed)
 }
 
 fn timeout_of<S: Stores>(api: &ApiState<S>, text: Option<String>) -> Result<Option<Duration>, Problem> {

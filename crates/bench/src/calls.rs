@@ -14,7 +14,7 @@ use posthaste_core::ports::{
 };
 use posthaste_core::retry::RetryPolicy;
 use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
-use posthaste_core::{EventId, JobId, LeaseToken, SubscriptionId, Timestamp, WorkerId};
+use posthaste_core::{EventId, JobId, LeaseToken, SecretRef, SubscriptionId, Timestamp, WorkerId};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -37,8 +37,10 @@ impl<S: Stores> Calls<S> {
     pub async fn new(store: S, batch: u32) -> anyhow::Result<Self> {
         let (secret, now) = (SealedSecret::new("whsec_bench"), store.now().await?);
         let callback_url = CallbackUrl::parse("https://receiver.example/", false)?;
-        let subscription =
-            NewSubscription::new(EventType::parse(EVENT_TYPE)?, callback_url.clone(), secret.clone());
+        // The time differs between two subscriptions of one store.
+        let secret_ref = SecretRef::from_bits(now.micros().unsigned_abs().into());
+        let event_type = EventType::parse(EVENT_TYPE)?;
+        let subscription = NewSubscription::new(event_type, callback_url.clone(), secret_ref, secret.clone());
         let admin = store.subscriptions();
         let id = admin.create_subscription(subscription, Actor::root(None), now).await?.id;
         let challenged = Verification { callback_url, secret };

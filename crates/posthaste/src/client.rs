@@ -20,6 +20,7 @@ mod outbox;
 mod profile;
 mod prompt;
 mod reach;
+mod reseal;
 mod stats;
 mod subscription;
 mod system;
@@ -80,6 +81,9 @@ pub(crate) enum Resource {
     /// Check that nothing was lost and that everything runs; exit code 1 if there is a problem
     #[command(after_help = "Example:\n  posthaste doctor --recent")]
     Doctor(doctor::Doctor),
+    /// Encrypt the signing secrets of all subscriptions again with the server's first key
+    #[command(after_help = reseal::HELP)]
+    Reseal(reseal::Reseal),
     /// Store the URL and the API key of a server as a context, and make it the current one
     #[command(after_help = login::HELP)]
     Login(login::Login),
@@ -112,6 +116,7 @@ impl Resource {
             Self::Stats(stats) => stats.call(),
             Self::System(system) => system.call(),
             Self::Doctor(doctor) => return doctor.run().await,
+            Self::Reseal(reseal) => return reseal.run().await,
             Self::Login(login) => return login.run().await,
         };
         perform(call, reach).await

@@ -31,6 +31,7 @@ pub(crate) use types::{
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use posthaste_services::egress::EgressPolicy;
+use posthaste_services::seal::SecretSealer;
 use posthaste_store::postgres::PasswordSource;
 use problem::Problem;
 use std::ffi::OsString;
@@ -97,7 +98,7 @@ fn settings(values: &Values, open: &[IpNet]) -> Result<Settings, Problem> {
         trusted_proxies: values.value(&t::TRUSTED_PROXIES)?,
         roles: values.value(&t::ROLES)?,
         root_key: values.get(&t::ROOT_KEY),
-        secret_key: values.get(&t::SECRET_KEY),
+        sealer: SecretSealer::new(values.get(&t::SECRET_KEY), values.value(&t::SECRETS)?),
         retry: RetryPolicy {
             base: values.value(&t::RETRY_BASE)?,
             cap: values.value(&t::RETRY_CAP)?,

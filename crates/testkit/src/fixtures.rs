@@ -10,11 +10,13 @@ use posthaste_core::outcome::{AttemptOutcome, Failure};
 use posthaste_core::ports::{
     Admitted, AppliedResult, Claim, ClaimedJob, IngestStore as _, Ingested, JobReport, LeaseTake,
     OrchestratorStore as _, OutboxClaim, Quota, RequestOutcome, ResultTake, RouteTake, Routed,
-    RouterStore as _, Stores, SubscriptionStore as _, Verification, WorkerStore as _,
+    RouterStore as _, SecretRotation, Stores, SubscriptionStore as _, Verification, WorkerStore as _,
 };
 use posthaste_core::retry::RetryPolicy;
 use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
-use posthaste_core::{DeadLetterId, EventId, JobId, LeaseToken, SagaId, SubscriptionId, Timestamp, WorkerId};
+use posthaste_core::{
+    DeadLetterId, EventId, JobId, LeaseToken, SagaId, SecretRef, SubscriptionId, Timestamp, WorkerId,
+};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -55,7 +57,22 @@ pub fn event(kind: &str) -> NewEvent {
 
 /// Creates a subscription to events of type `kind`, with defaults for all other fields.
 pub fn subscription(kind: &str) -> NewSubscription {
-    NewSubscription::new(event_type(kind), callback(URL), SealedSecret::new("secret-1"))
+    NewSubscription::new(event_type(kind), callback(URL), secret_ref(), SealedSecret::new("secret-1"))
+}
+
+/// Returns a new secret reference. Numbers them, so that a failing test can be repeated.
+pub fn secret_ref() -> SecretRef {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    SecretRef::from_bits(u128::from(LAST.fetch_add(1, Ordering::Relaxed)) + 1)
+}
+
+/// Creates a rotation from the secret `from` to `to`, without encryption. The old secret remains valid until `until`.
+pub fn rotation(from: &str, to: &str, until: Timestamp) -> SecretRotation {
+    SecretRotation {
+        replaced: SealedSecret::new(from),
+        secret: SealedSecret::new(to),
+        previous: Some((SealedSecret::new(from), until)),
+    }
 }
 
 /// Creates a subscription and marks it as verified, as if its receiver had passed the challenge.

@@ -19,7 +19,7 @@ use posthaste_services::metrics::Metrics;
 use posthaste_services::orchestrator::{Admission, InFlight, Results};
 use posthaste_services::router::Router;
 use posthaste_services::runner::{Runner, Service};
-use posthaste_services::seal::{SealingKey, SecretSealer};
+use posthaste_services::seal::{PlainSecrets, SealingKeys, SecretSealer};
 use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use posthaste_services::step::{Progress, Step};
 use posthaste_services::wait_check::WaitCheck;
@@ -97,10 +97,10 @@ impl<S: Stores> Rig<S> {
 
     pub fn with(h: Harness<S>, setup: Setup) -> Self {
         let (clock, wake_ups, metrics) = (Clock::fixed(T0), WakeUps::alone(), Metrics::new());
-        let key = SealingKey::parse(&"07".repeat(32)).expect("a key");
+        let keys = SealingKeys::parse(&"07".repeat(32)).expect("a key");
         let mut rig = Self {
             clock: clock.clone(),
-            sealer: Arc::new(SecretSealer::new(Some(key))),
+            sealer: Arc::new(SecretSealer::new(Some(keys), PlainSecrets::Refused)),
             processes: Vec::new(),
             random: Random::new(7),
             workers_added: 0,

@@ -14,7 +14,7 @@ use posthaste_core::audit::Actor;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
 use posthaste_core::ports::{Stage, Stores, SubscriptionStore as _, Verification};
 use posthaste_core::signature::SigningSecret;
-use posthaste_core::subscription::{CallbackUrl, Secrets, Subscription};
+use posthaste_core::subscription::{CallbackUrl, SecretColumn, Secrets, Subscription};
 use posthaste_core::{SubscriptionId, Timestamp};
 use posthaste_services::sender::{Exchange, Post, ReadUpTo, signed_headers};
 use serde::de::IgnoredAny;
@@ -129,9 +129,7 @@ pub(crate) async fn challenge<S: Stores>(
     let exchange = send(api, &subscription, &secrets, message).await?;
     let mut reason = why_not(&exchange, &challenge);
     if reason.is_none() {
-        let Subscription { callback_url, .. } = subscription;
-        let challenged = Verification { callback_url, secret: secrets.current };
-        if api.subscriptions.mark_verified(id, challenged, by, api.clock.now()).await? {
+        if mark_verified(api, by, &subscription, &secrets).await? {
             api.wake_ups.wake(Stage::Admission);
         } else {
             let changed = "the URL or the secret changed during the challenge, or the subscription was deleted: \
@@ -146,6 +144,30 @@ pub(crate) async fn challenge<S: Stores>(
         reason,
         duration_ms: millis(&exchange),
     })
+}
+
+/// Marks the URL as verified, if it and the secret are still those of the challenge. Returns whether it was marked.
+async fn mark_verified<S: Stores>(
+    api: &ApiState<S>,
+    by: Actor,
+    challenged: &Subscription,
+    secrets: &Secrets,
+) -> Result<bool, Problem> {
+    let (id, now) = (challenged.id, api.clock.now());
+    let verification = |secret| Verification { callback_url: challenged.callback_url.clone(), secret };
+    let first = verification(secrets.current.clone());
+    if api.subscriptions.mark_verified(id, first, by.clone(), now).await? {
+        return Ok(true);
+    }
+    // The same secret may have been encrypted again during the challenge.
+    let Some((_, stored)) = api.subscriptions.load_subscription(id).await? else { return Ok(false) };
+    let open = |secrets: &Secrets| {
+        api.outgoing.sealer.open(&secrets.current, secrets.place(SecretColumn::Current)).ok()
+    };
+    if stored.current == secrets.current || open(&stored) != open(secrets) {
+        return Ok(false);
+    }
+    Ok(api.subscriptions.mark_verified(id, verification(stored.current), by, now).await?)
 }
 
 #[utoipa::path(
@@ -229,16 +251,16 @@ fn open<S: Stores>(
     secrets: &Secrets,
     now: Timestamp,
 ) -> Result<Vec<SigningSecret>, Problem> {
-    let previous = secrets.previous.as_ref().filter(|(_, until)| *until > now).map(|(secret, _)| secret);
-    let live = std::iter::once(&secrets.current).chain(previous);
-    let opened: Result<Vec<SigningSecret>, _> = live.map(|sealed| api.outgoing.sealer.open(sealed)).collect();
+    let live = secrets.live(now);
+    let opened: Result<Vec<SigningSecret>, _> =
+        live.map(|(place, sealed)| api.outgoing.sealer.open(sealed, place)).collect();
     opened.map_err(|error| Problem {
         cause: Some(error.to_string().into()),
         ..Problem::of(
             ProblemKind::InternalError,
             format!(
                 "the signing secret cannot be decrypted: check POSTHASTE_SECRET_KEY, or call \
-                 POST /v1/subscriptions/{id}/rotate-secret"
+                 POST /v1/subscriptions/{id}/rotate-secret with an overlap_s of 0"
             ),
         )
     })

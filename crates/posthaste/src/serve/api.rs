@@ -13,7 +13,6 @@ use posthaste_services::ingest::{self, Ingest};
 use posthaste_services::outbox::intake::{self, Intake};
 use posthaste_services::outbox::{LANE_EVERY, LaneWatch};
 use posthaste_services::runner::{DrainPhase, Service};
-use posthaste_services::seal::SecretSealer;
 use posthaste_services::survey::{self, SurveyOptions, Surveyor};
 use posthaste_services::wake::WakeUp;
 use posthaste_store::sqlite::MIGRATIONS;
@@ -81,7 +80,7 @@ impl<S: Stores> Process<'_, S> {
         let settings = self.settings;
         let outgoing = Outgoing {
             sender: self.sender.clone().context("the role api has no sender")?,
-            sealer: SecretSealer::new(settings.secret_key.clone()),
+            sealer: settings.sealer.clone(),
             timeouts: RequestTimeouts { default: settings.request_timeout, lease: settings.lease.length },
         };
         let limits = Limits {

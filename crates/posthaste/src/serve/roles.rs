@@ -13,7 +13,6 @@ use posthaste_services::outbox::{
 };
 use posthaste_services::router::Router;
 use posthaste_services::runner::Service;
-use posthaste_services::seal::SecretSealer;
 use posthaste_services::wait_check::{self, WaitCheck};
 use posthaste_services::worker::{REPORTS, Reports, Worker, WorkerKit, WorkerOptions};
 use std::sync::Arc;
@@ -57,7 +56,7 @@ impl<S: Stores> Process<'_, S> {
         let wake_up = self.wake_ups.wake_up(Stage::Delivery);
         let kit = WorkerKit {
             sender: self.sender.clone().context("the role worker has no sender")?,
-            sealer: Arc::new(SecretSealer::new(self.settings.secret_key.clone())),
+            sealer: Arc::new(self.settings.sealer.clone()),
             reports,
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),

@@ -4,11 +4,13 @@ use super::problem::Problem;
 use super::setting::Setting;
 use super::source::{Source, Values};
 use super::table as t;
+use super::types::ProcessRole;
 use crate::database::{DatabaseUrl, ServerUrl};
 use ipnet::IpNet;
 use posthaste_core::duration;
 use posthaste_core::job::REPORT_TIME;
 use posthaste_core::retry::{ORDER_BACKOFF_MAX, OrderRetryPolicy, RETRY_AFTER_MAX};
+use posthaste_services::seal::PlainSecrets;
 use std::time::Duration;
 
 /// Adds a problem for each violated rule. A rule is skipped if one of its values is invalid.
@@ -20,6 +22,7 @@ pub(super) fn check(values: &Values, open: &[IpNet], problems: &mut Vec<Problem>
         request_and_stuck(values),
         ledger_and_retries(values),
         broker_and_egress(values, open),
+        sealed_and_key(values),
     ];
     problems.extend(rules.into_iter().flatten());
     problems.extend(embedded_and_logins(values));
@@ -93,6 +96,16 @@ fn broker_and_egress(values: &Values, open: &[IpNet]) -> Option<Problem> {
     } else {
         conflict(values, &t::BROKER_URL, &t::ALLOW_HTTP, blocked.to_string())
     })
+}
+
+/// Checks that a process that handles signing secrets has a key, if it must not store them in plain text.
+fn sealed_and_key(values: &Values) -> Option<Problem> {
+    let roles = values.get(&t::ROLES)?;
+    let handles = [ProcessRole::Api, ProcessRole::Worker].iter().any(|role| roles.contains(role));
+    let refuses = values.get(&t::SECRETS)? == PlainSecrets::Refused;
+    let why = "signing secrets cannot be encrypted without a key; create one with: openssl rand -hex 32";
+    let fits = !handles || !refuses || values.given(t::SECRET_KEY.about.env).is_some();
+    (!fits).then(|| conflict(values, &t::SECRETS, &t::SECRET_KEY, why))
 }
 
 /// Checks that no logins are set for the embedded database. Logins without a database URL imply PostgreSQL.
@@ -184,6 +197,11 @@ mod tests {
                 ("POSTHASTE_DATABASE_URL_ROUTER", "postgres://r@h:5432/d"),
                 ("POSTHASTE_DATABASE_PASSWORD_FILE", "/p"),
             ],
+            &[
+                ("POSTHASTE_SECRETS", "sealed"),
+                ("POSTHASTE_SECRET_KEY", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"),
+            ],
+            &[("POSTHASTE_SECRETS", "sealed"), ("POSTHASTE_ROLES", "router,orchestrator,cleaner,outbox")],
         ] {
             assert_eq!(check(variables), Vec::<String>::new(), "{variables:?}");
         }
@@ -274,6 +292,10 @@ mod tests {
                     "POSTHASTE_DATABASE_PASSWORD_FILE=/p",
                     "POSTHASTE_DATABASE_URL=sqlite://posthaste-data/posthaste.db (the default): only PostgreSQL",
                 ],
+            ),
+            (
+                &[("POSTHASTE_SECRETS", "sealed"), ("POSTHASTE_ROLES", "worker")],
+                ["POSTHASTE_SECRETS=sealed", "POSTHASTE_SECRET_KEY: signing secrets cannot be encrypted"],
             ),
         ] {
             let messages = check(variables);

@@ -130,6 +130,7 @@ mod tests {
                 "POSTHASTE_ALLOW_CIDRS=\"10.0.0.0/8,fd00::/8\" p.toml line 1",
             ),
             ("allow_cidrs = \"10.0.0.0/8\"", "POSTHASTE_ALLOW_CIDRS=\"10.0.0.0/8\" p.toml line 1"),
+            ("secret_key = [\"new\", \"old\"]", "POSTHASTE_SECRET_KEY=\"new,old\" p.toml line 1"),
             ("allow_cidrs = []", "POSTHASTE_ALLOW_CIDRS=\"\" p.toml line 1"),
             ("root_key_file = \"/k\"", "POSTHASTE_ROOT_KEY_FILE=\"/k\" p.toml line 1"),
             ("broker_headers = [\"A: b; c\"]", "POSTHASTE_BROKER_HEADERS=\"A: b; c\\n\" p.toml line 1"),

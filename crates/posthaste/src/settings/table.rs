@@ -4,7 +4,7 @@
 
 use super::kinds::{
     BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, Listen, Networks, Number, OneLine, PathText, Roles,
-    RootKey, SealingKeyText, ServerAt, ShellCommand, Time, Unit, UnitTime, YesNo,
+    RootKey, SealingKeyList, ServerAt, ShellCommand, StoredSecrets, Time, Unit, UnitTime, YesNo,
 };
 use super::setting::Group::{Database, Deliveries, Egress, Logs, Orders, Server};
 use super::setting::Shown::{Hidden, PlainUrl, WithoutPassword};
@@ -73,8 +73,11 @@ table! {
         "Roles of this process: all, or a list of api,router,orchestrator,worker,cleaner,outbox");
     ROOT_KEY: RootKey = Setting::optional("POSTHASTE_ROOT_KEY", KEY_EXAMPLE, Server, RootKey,
         "API key with the role root, for creating the first keys").shown(Hidden).used_by(API);
-    SECRET_KEY: SealingKeyText = Setting::optional("POSTHASTE_SECRET_KEY", KEY_EXAMPLE, Server, SealingKeyText,
-        "Key that encrypts signing secrets in the database").shown(Hidden).used_by(API_AND_WORKER);
+    SECRET_KEY: SealingKeyList = Setting::optional("POSTHASTE_SECRET_KEY", KEY_EXAMPLE, Server, SealingKeyList,
+        "Keys of signing secrets in the database: the first encrypts, all decrypt").shown(Hidden)
+        .used_by(API_AND_WORKER);
+    SECRETS: StoredSecrets = Setting::new("POSTHASTE_SECRETS", "any", Server, StoredSecrets,
+        "Form of signing secrets in the database: any, or sealed to refuse plain text").used_by(API_AND_WORKER);
     PAYLOAD_BYTES_MAX: Bytes = Setting::new("POSTHASTE_PAYLOAD_BYTES_MAX", "256KiB", Server,
         Bytes { min: 1, max: STORED_PAYLOAD_BYTES_MAX },
         "Maximum payload size of an event").used_by(API);

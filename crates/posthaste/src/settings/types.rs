@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use posthaste_services::egress::EgressPolicy;
-use posthaste_services::seal::SealingKey;
+use posthaste_services::seal::SecretSealer;
 use posthaste_store::grants::DbRole;
 use posthaste_store::postgres::PasswordSource;
 use std::collections::BTreeSet;
@@ -25,7 +25,8 @@ pub(crate) struct Settings {
     /// The process roles to run. Never empty.
     pub(crate) roles: BTreeSet<ProcessRole>,
     pub(crate) root_key: Option<Secret>,
-    pub(crate) secret_key: Option<SealingKey>,
+    /// The cipher of signing secrets, with the configured keys.
+    pub(crate) sealer: SecretSealer,
     pub(crate) retry: RetryPolicy,
     pub(crate) lease: LeaseSettings,
     pub(crate) poll: Duration,

@@ -36,7 +36,7 @@ impl Settings {
             );
         }
         warnings.extend(network_warnings(&policy.allow_cidrs));
-        if self.secret_key.is_none() {
+        if self.sealer.key_id().is_none() {
             warnings.push(
                 "POSTHASTE_SECRET_KEY is not set: signing secrets are stored in plain text; \
                  create a key with: openssl rand -hex 32"

@@ -158,7 +158,8 @@ fn all_problems_are_reported_at_once() {
   POSTHASTE_DATABSE_URL: unknown setting; did you mean POSTHASTE_DATABASE_URL?
   posthaste.toml line 2: retry_bas: unknown setting; did you mean retry_base?
   POSTHASTE_LISTEN=8080: expected an IP address and port, such as 127.0.0.1:8080 or [::]:8080
-  POSTHASTE_SECRET_KEY=(set, not shown): expected 64 hexadecimal characters or the base64 of 32 bytes; \
+  POSTHASTE_SECRET_KEY=(set, not shown): expected keys separated by commas, each 64 hexadecimal characters \
+  or the base64 of 32 bytes; \
   create one with: openssl rand -hex 32
   posthaste.toml line 3: poll = 5: expected a duration from 1ms to 1m: \
   a whole number followed by ms, s, m, h or d, such as 30s

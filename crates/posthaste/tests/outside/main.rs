@@ -21,6 +21,7 @@ mod metrics;
 mod operations;
 mod pages;
 mod readme;
+mod reseal;
 mod sample_api;
 mod sample_data;
 mod sample_orders;

@@ -127,7 +127,7 @@ async fn a_copy_of_a_database_in_use_is_restored() {
     wait_for_items(&restored, "/v1/deliveries?status=Completed", 1);
 }
 
-/// Follows the steps in the section "Secret key" of `docs/operations.md`.
+/// Follows the steps in the section "Replacing a lost key" of `docs/operations.md`.
 #[tokio::test(flavor = "multi_thread")]
 async fn deliveries_succeed_after_a_new_secret_key_and_a_rotation() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -15,7 +15,7 @@ use posthaste_services::ingest::Ingest;
 use posthaste_services::metrics::Metrics;
 use posthaste_services::outbox::LaneState;
 use posthaste_services::runner::{Runner, Service};
-use posthaste_services::seal::SecretSealer;
+use posthaste_services::seal::{PlainSecrets, SecretSealer};
 use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use posthaste_services::survey::{LastSurvey, SurveyOptions};
 use posthaste_services::wake::WakeUps;
@@ -97,7 +97,7 @@ fn outgoing() -> Outgoing {
     let policy = EgressPolicy { allow_http: true, allow_cidrs };
     Outgoing {
         sender: Sender::new(policy, Trust::nobody(), KeepAlive::default()).expect("a sender"),
-        sealer: SecretSealer::new(None),
+        sealer: SecretSealer::new(None, PlainSecrets::Accepted),
         timeouts: RequestTimeouts { default: Duration::from_secs(5), lease: Duration::from_secs(60) },
     }
 }

@@ -1,13 +1,13 @@
 //! Checks that every change by a person is audited in the transaction of the change.
 
-use crate::fixtures::{T0, URL, actor, at, callback};
+use crate::fixtures::{T0, URL, actor, at, callback, rotation, secret_ref};
 use crate::harness::Harness;
 use posthaste_core::audit::{Actor, AuditAction, OperatorAuditEntry, OperatorAuditFilter};
 use posthaste_core::ports::{
     DeadLetterStore as _, FailedSignIns, KeyHash, KeyRole, KeyStore as _, PageRequest, ReaderStore as _,
-    StoreError, Stores, SubscriptionStore as _, Verification,
+    ResealedSecrets, Rotated, SecretRotation, StoreError, Stores, SubscriptionStore as _, Verification,
 };
-use posthaste_core::subscription::{NewSubscription, SealedSecret, SubscriptionPatch};
+use posthaste_core::subscription::{NewSubscription, SealedSecret, Secrets, SubscriptionPatch};
 use posthaste_core::{DeadLetterId, KeyId, SubscriptionId};
 use serde_json::{Value, json};
 
@@ -28,6 +28,18 @@ fn subscription() -> NewSubscription {
 
 fn challenged(secret: &str) -> Verification {
     Verification { callback_url: callback(HOOK), secret: SealedSecret::new(secret) }
+}
+
+/// Returns the replacement of the current secret of a subscription by `secret`, as if it were encrypted again.
+async fn resealed<S: Stores>(h: &Harness<S>, id: SubscriptionId, secret: &str) -> ResealedSecrets {
+    let loaded = h.calm.subscriptions().load_subscription(id).await.expect("a result");
+    let (_, before) = loaded.expect("a subscription");
+    let previous = before.previous.as_ref().map(|(secret, _)| secret.clone());
+    ResealedSecrets { id, before, current: SealedSecret::new(secret), previous }
+}
+
+fn other_secrets() -> Secrets {
+    Secrets { secret_ref: secret_ref(), current: SealedSecret::new("another"), previous: None }
 }
 
 fn pause() -> SubscriptionPatch {
@@ -67,8 +79,15 @@ pub async fn every_change_is_audited<S: Stores>(h: &Harness<S>) {
     let verified = admin.mark_verified(id, challenged("a-signing-secret"), ann(), at(4)).await;
     assert!(verified.expect("a result"));
     admin.update_subscription(id, pause(), ann(), at(5)).await.expect("a result").expect("a subscription");
-    let rotated = admin.rotate_secret(id, SealedSecret::new("a-second-secret"), at(100), ann(), at(6)).await;
-    rotated.expect("a result").expect("a subscription");
+    let to_second = rotation("a-signing-secret", "a-second-secret", at(100));
+    let rotated = admin.rotate_secret(id, to_second, ann(), at(6)).await.expect("a result");
+    assert!(matches!(rotated, Rotated::Rotated(_)), "{rotated:?}");
+    let at_once = SecretRotation { previous: None, ..rotation("a-second-secret", "a-third-secret", at(0)) };
+    let rotated = admin.rotate_secret(id, at_once, ann(), at(6)).await.expect("a result");
+    assert!(matches!(rotated, Rotated::Rotated(_)), "{rotated:?}");
+    let resealed = resealed(h, id, "a-third-secret again").await;
+    let stored = admin.reseal_secrets(vec![resealed], "72cd6e84".to_owned(), ann(), at(6)).await;
+    assert_eq!(stored.expect("a result"), [id]);
     assert!(admin.delete_subscription(id, ann(), at(7)).await.expect("a result"));
     let operator = h.calm.dead_letters();
     operator.requeue_dead_letters(vec![letters[0]], ann(), at(8)).await.expect("a result");
@@ -97,6 +116,13 @@ pub async fn every_change_is_audited<S: Stores>(h: &Harness<S>) {
         ("subscription_verified", &object, json!({"verified": false}), json!({"verified": true})),
         ("subscription_changed", &object, json!({"active": true}), json!({"active": false})),
         ("secret_rotated", &object, Value::Null, json!({"previous_secret_expires_at": at(100).to_string()})),
+        ("secret_rotated", &object, Value::Null, json!({"previous_secret_expires_at": null})),
+        (
+            "secrets_resealed",
+            "subscriptions",
+            Value::Null,
+            json!({"count": 1, "first_id": id.get(), "last_id": id.get(), "key_id": "72cd6e84"}),
+        ),
         ("subscription_deleted", &object, whole(false, true), Value::Null),
         ("dead_letters_requeued", &one, Value::Null, json!({"saga_id": saga})),
         (
@@ -142,9 +168,14 @@ pub async fn a_no_op_is_not_audited<S: Stores>(h: &Harness<S>) {
     assert!(!h.calm.keys().revoke_key(key, ann(), at(3)).await.expect("a result"));
     assert!(!admin.delete_subscription(gone, ann(), at(3)).await.expect("a result"));
     assert_eq!(admin.update_subscription(gone, pause(), ann(), at(3)).await.expect("a result"), None);
-    let rotated = admin.rotate_secret(gone, SealedSecret::new("x"), at(9), ann(), at(3)).await;
-    assert_eq!(rotated.expect("a result"), None);
+    let rotated = admin.rotate_secret(gone, rotation("secret-1", "x", at(9)), ann(), at(3)).await;
+    assert_eq!(rotated.expect("a result"), Rotated::NotFound);
     let id = SubscriptionId::from_store(h.direct.number("SELECT max(id) FROM subscriptions").await);
+    let rotated = admin.rotate_secret(id, rotation("another", "x", at(9)), ann(), at(3)).await;
+    assert_eq!(rotated.expect("a result"), Rotated::Changed);
+    let outdated = ResealedSecrets { before: other_secrets(), ..resealed(h, id, "x").await };
+    let stored = admin.reseal_secrets(vec![outdated], "72cd6e84".to_owned(), ann(), at(3)).await;
+    assert_eq!(stored.expect("a result"), []);
     assert!(!admin.mark_verified(id, challenged("another"), ann(), at(3)).await.expect("a result"));
     assert_eq!(entries(h).await, before);
 }
@@ -173,7 +204,7 @@ pub async fn a_change_that_cannot_be_audited_is_rolled_back<S: Stores>(h: &Harne
     };
     let before = state().await;
     let too_long = || Actor::key(KeyId::from_store(7), "n".repeat(201), None);
-    let secret = SealedSecret::new("x");
+    let resealed = vec![resealed(h, id, "x").await];
     let url = Verification { callback_url: callback(URL), secret: SealedSecret::new("secret-1") };
     let outcomes = [
         keys.create_key("eve".to_owned(), KeyRole::Root, KeyHash([8; 32]), too_long(), T0).await.map(drop),
@@ -181,7 +212,8 @@ pub async fn a_change_that_cannot_be_audited_is_rolled_back<S: Stores>(h: &Harne
         admin.create_subscription(subscription(), too_long(), T0).await.map(drop),
         admin.update_subscription(id, pause(), too_long(), T0).await.map(drop),
         admin.mark_verified(id, url, too_long(), T0).await.map(drop),
-        admin.rotate_secret(id, secret, at(9), too_long(), T0).await.map(drop),
+        admin.rotate_secret(id, rotation("secret-1", "x", at(9)), too_long(), T0).await.map(drop),
+        admin.reseal_secrets(resealed, "72cd6e84".to_owned(), too_long(), T0).await.map(drop),
         admin.delete_subscription(id, too_long(), T0).await.map(drop),
         h.calm.dead_letters().requeue_dead_letters(vec![letter], too_long(), T0).await.map(drop),
         h.calm.dead_letters().resume_lane(too_long(), T0).await.map(drop),

@@ -7,12 +7,14 @@ use crate::receiver::{Answer, Received, Receiver};
 use posthaste_core::event::NewEvent;
 use posthaste_core::ports::{
     Attempt, DeadLetter, DeadLetterFilter, DeadLetterStore as _, DeliveryFilter, Ingested, PageRequest,
-    ReaderStore as _, Requeue, Stores, SubscriptionStore as _, Verification,
+    ReaderStore as _, Requeue, Rotated, SecretRotation, Stores, SubscriptionStore as _, Verification,
 };
 use posthaste_core::saga::{Saga, SagaStatus};
 use posthaste_core::signature::SigningSecret;
-use posthaste_core::subscription::{CallbackUrl, NewSubscription, SubscriptionPatch};
-use posthaste_core::{DeadLetterId, EventId, SagaId, SubscriptionId};
+use posthaste_core::subscription::{
+    CallbackUrl, NewSubscription, SecretColumn, SecretPlace, Secrets, SubscriptionPatch,
+};
+use posthaste_core::{DeadLetterId, EventId, SagaId, SubscriptionId, Timestamp};
 use posthaste_services::batcher::BatchHandler as _;
 
 impl<S: Stores> Rig<S> {
@@ -36,11 +38,13 @@ impl<S: Stores> Rig<S> {
 
     pub async fn subscribe_with(&mut self, kind: &str, url: &str, limit: Option<u32>) -> SubscriptionId {
         let (secret, nonce) = (self.draw_secret(), self.draw_nonce());
+        let base = subscription(kind);
+        let place = SecretPlace { secret_ref: base.secret_ref, column: SecretColumn::Current };
         let new = NewSubscription {
             callback_url: CallbackUrl::parse(url, true).expect("a URL"),
             max_retry_limit: limit,
-            secret: self.sealer.seal(&secret, nonce),
-            ..subscription(kind)
+            secret: self.sealer.seal(&secret, place, nonce),
+            ..base
         };
         subscribe_verified(&self.h.calm, new, self.now()).await
     }
@@ -74,11 +78,37 @@ impl<S: Stores> Rig<S> {
         updated.expect("a result").expect("a subscription");
     }
 
+    /// Returns the stored secrets of a subscription.
+    pub async fn secrets_of(&self, id: SubscriptionId) -> Secrets {
+        let loaded = self.h.calm.subscriptions().load_subscription(id).await.expect("a result");
+        loaded.expect("a subscription").1
+    }
+
     /// Returns the secret that currently signs the requests of a subscription.
     pub async fn secret_of(&self, id: SubscriptionId) -> SigningSecret {
-        let loaded = self.h.calm.subscriptions().load_subscription(id).await.expect("a result");
-        let (_, secrets) = loaded.expect("a subscription");
-        self.sealer.open(&secrets.current).expect("a secret")
+        let secrets = self.secrets_of(id).await;
+        self.sealer.open(&secrets.current, secrets.place(SecretColumn::Current)).expect("a secret")
+    }
+
+    /// Replaces the secret of a subscription. The old one remains valid until `until`.
+    pub async fn rotate(&mut self, id: SubscriptionId, new: &SigningSecret, until: Timestamp) {
+        let nonces = [self.draw_nonce(), self.draw_nonce()];
+        let (old, secrets) = (self.secret_of(id).await, self.secrets_of(id).await);
+        let (current, previous) =
+            (secrets.place(SecretColumn::Current), secrets.place(SecretColumn::Previous));
+        let rotation = SecretRotation {
+            replaced: secrets.current,
+            secret: self.sealer.seal(new, current, nonces[0]),
+            previous: Some((self.sealer.seal(&old, previous, nonces[1]), until)),
+        };
+        let rotated = self
+            .h
+            .calm
+            .subscriptions()
+            .rotate_secret(id, rotation, actor(), self.now())
+            .await
+            .expect("a result");
+        assert!(matches!(rotated, Rotated::Rotated(_)), "{rotated:?}");
     }
 
     pub async fn submit(&mut self, event: NewEvent) -> Ingested {

@@ -30,16 +30,18 @@ fn secret_of(html: &str) -> String {
 
 /// Adds `count` subscriptions of one type with URLs of the maximum length.
 async fn add<S: Stores>(api: &TestApi<S>, count: u32, event_type: &str, is_verified: bool) {
-    let (time, is_verified) = match api.h.engine {
-        Engine::Sqlite => ("1800000001000000", u8::from(is_verified).to_string()),
-        Engine::Postgres | Engine::PostgresCut => ("to_timestamp(1800000001)", is_verified.to_string()),
+    let (time, secret_ref, is_verified) = match api.h.engine {
+        Engine::Sqlite => ("1800000001000000", "randomblob(16)", u8::from(is_verified).to_string()),
+        Engine::Postgres | Engine::PostgresCut => {
+            ("to_timestamp(1800000001)", "gen_random_uuid()", is_verified.to_string())
+        }
     };
     let url = format!("https://x.example/{}", "x".repeat(1_982));
-    let columns = "event_type, callback_url, verified, secret, created_at, updated_at";
+    let columns = "event_type, callback_url, verified, secret_ref, secret, created_at, updated_at";
     let sql = format!(
         "WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < {count})
          INSERT INTO subscriptions ({columns})
-         SELECT '{event_type}', '{url}', {is_verified}, 's', {time}, {time} FROM counted"
+         SELECT '{event_type}', '{url}', {is_verified}, {secret_ref}, 's', {time}, {time} FROM counted"
     );
     api.h.direct.force(&sql).await;
 }

@@ -30,6 +30,7 @@ mod operations;
 mod orders;
 mod pages;
 mod problems;
+mod reseal;
 mod roles;
 mod secrets;
 mod server;
@@ -73,8 +74,10 @@ posthaste_testkit::on_both_engines! {
     subscriptions::a_change_is_a_merge_patch,
     subscriptions::a_changed_url_must_be_verified_again,
     subscriptions::secrets_are_shown_at_creation_and_rotation_only,
+    reseal::outdated_secrets_are_resealed_and_unreadable_ones_reported,
     verification::only_an_echo_verifies_and_failures_give_the_reason,
     verification::a_change_during_verification_leaves_it_unverified,
+    verification::a_reseal_during_verification_does_not_matter,
     verification::test_events_are_sent_to_verified_urls_only,
     deliveries::a_delivery_is_listed_and_shown_with_its_attempts,
     explain::every_reason_is_explained,

@@ -55,6 +55,7 @@ pub(crate) async fn the_examples_are_accepted<S: Stores>(api: &TestApi<S>) {
     let path = format!("/v1/subscriptions/{}", made["id"]);
     api.call("PATCH", &path).json(example("SubscriptionChange")).expect(200).await;
     api.post(&format!("{path}/rotate-secret")).json(example("Rotation")).expect(200).await;
+    api.post("/v1/subscriptions/reseal-secrets").json(example("ResealOptions")).expect(200).await;
     api.post("/v1/dead-letters/requeue").json(example("RequeueFilter")).expect(200).await;
     let order = example("NewOrder");
     let key = &document["components"]["schemas"]["NewOrder"]["example"]["idempotency_key"];

@@ -15,7 +15,7 @@ use posthaste_services::metrics::Metrics;
 use posthaste_services::outbox::LaneState;
 use posthaste_services::outbox::intake::Intake;
 use posthaste_services::runner::{DrainPhase, Runner, Service};
-use posthaste_services::seal::SecretSealer;
+use posthaste_services::seal::{PlainSecrets, SealingKeys, SecretSealer};
 use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use posthaste_services::step::{Progress, Step};
 use posthaste_services::survey::{LastSurvey, SurveyOptions};
@@ -187,7 +187,7 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
     }
     let outgoing = Outgoing {
         sender: Sender::new(options.policy, Trust::system(), KeepAlive::default()).expect("a sender"),
-        sealer: SecretSealer::new(None),
+        sealer: sealer(),
         timeouts: RequestTimeouts { default: DEADLINE, lease: LEASE },
     };
     let limits = Limits { payload_bytes_max: PAYLOAD_BYTES_MAX, batch_events_max: BATCH_EVENTS_MAX };
@@ -221,4 +221,10 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
     let address = listener.local_addr().expect("an address");
     let server = Server::start(listener, router(state));
     Served { clock, metrics, last_survey, failed_sign_ins, lane, address, server, runner }
+}
+
+/// Returns the cipher that the API of the tests uses for signing secrets.
+pub(crate) fn sealer() -> SecretSealer {
+    let keys = SealingKeys::parse(&"0a".repeat(32)).expect("a key");
+    SecretSealer::new(Some(keys), PlainSecrets::Accepted)
 }

@@ -1,7 +1,8 @@
 //! Subscriptions in the API: creation, changes, deletion and secrets.
 
-use crate::server::{Options, TestApi};
+use crate::server::{Options, TestApi, sealer};
 use posthaste_core::ports::{Stores, SubscriptionStore as _};
+use posthaste_core::subscription::{SealedSecret, SecretColumn};
 use posthaste_core::{SubscriptionId, Timestamp};
 use posthaste_services::egress::EgressPolicy;
 use posthaste_testkit::harness::Harness;
@@ -188,10 +189,12 @@ pub(crate) async fn secrets_are_shown_at_creation_and_rotation_only<S: Stores>(a
     let secrets =
         async || api.h.store.subscriptions().load_subscription(id).await.expect("a row").expect("it").1;
     let kept = secrets().await;
-    assert_eq!(kept.current.expose(), second);
+    let open =
+        |sealed: &SealedSecret, column| sealer().open(sealed, kept.place(column)).expect("a secret").reveal();
+    assert_eq!(open(&kept.current, SecretColumn::Current), second);
     let until = |hours: u64| -> Timestamp { api.clock.now().after(Duration::from_secs(hours * 3_600)) };
     assert_eq!(
-        kept.previous.map(|(secret, until)| (secret.expose().to_owned(), until)),
+        kept.previous.as_ref().map(|(secret, until)| (open(secret, SecretColumn::Previous), *until)),
         Some((first, until(24)))
     );
     api.post(&format!("{path}/rotate-secret")).json(r#"{"overlap_s":3600}"#).expect(200).await;
@@ -200,4 +203,6 @@ pub(crate) async fn secrets_are_shown_at_creation_and_rotation_only<S: Stores>(a
         api.post(&format!("{path}/rotate-secret")).json(bad).refused(422, "overlap_s").await;
     }
     api.post(&format!("{path}/rotate-secret")).json(r#"{"overlap":1}"#).refused(422, "overlap").await;
+    api.post(&format!("{path}/rotate-secret")).json(r#"{"overlap_s":0}"#).expect(200).await;
+    assert_eq!(secrets().await.previous, None, "a secret without an overlap is not kept");
 }

@@ -129,6 +129,29 @@ pub(crate) async fn a_change_during_verification_leaves_it_unverified<S: Stores>
     }
 }
 
+/// A secret that is encrypted again during the challenge is still the secret of the challenge.
+pub(crate) async fn a_reseal_during_verification_does_not_matter<S: Stores>(api: &TestApi<S>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let shut = Arc::clone(&gate);
+    let receiver = Receiver::start(move |received| {
+        Answer::Gate(Arc::clone(&shut), Box::new(answer(200, challenge(received))))
+    })
+    .await;
+    let (subscription, secret) = subscribe(api, &receiver.url("/hook")).await;
+    let (_, id) = subscription.rsplit_once('/').expect("an id");
+    // The stored form before the reseal: plain text.
+    api.h.direct.run(&format!("UPDATE subscriptions SET secret = '{secret}' WHERE id = {id}")).await;
+    let verifying = api.post(&format!("{subscription}/verify"));
+    let verifying = tokio::spawn(verifying.expect(200));
+    receiver.wait_for(1).await;
+    let resealed = api.post("/v1/subscriptions/reseal-secrets").expect(200).await;
+    assert_eq!(resealed["resealed"], 1, "{resealed}");
+    gate.add_permits(1);
+    let outcome = verifying.await.expect("a response");
+    assert_eq!(outcome["verified"], true, "{outcome}");
+    assert_eq!(api.get(&subscription).expect(200).await["verified"], true);
+}
+
 pub(crate) async fn test_events_are_sent_to_verified_urls_only<S: Stores>(api: &TestApi<S>) {
     let receiver = Receiver::start(|received| match challenge(received) {
         empty if empty.is_empty() => Answer::Status(418),

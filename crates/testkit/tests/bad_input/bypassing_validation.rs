@@ -9,7 +9,7 @@ use posthaste_core::ports::{
 };
 use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret, SubscriptionPatch};
 use posthaste_core::{DeadLetterId, EventId, JobId, KeyId, SagaId, SubscriptionId};
-use posthaste_testkit::fixtures::{T0, actor, claim, event, named_event, subscription, token};
+use posthaste_testkit::fixtures::{T0, actor, claim, event, named_event, rotation, subscription, token};
 use posthaste_testkit::harness::Harness;
 use std::time::Duration;
 
@@ -126,7 +126,8 @@ pub(crate) async fn invalid_configuration_is_refused<S: Stores>(h: &Harness<S>) 
     let before = h.row("subscriptions", id.get()).await;
     for (what, broken) in broken_subscriptions() {
         if broken.secret == SealedSecret::new("a\0b") {
-            refused(&subscriptions.rotate_secret(id, broken.secret, T0, actor(), T0).await, what);
+            let rotation = rotation("secret-1", broken.secret.expose(), T0);
+            refused(&subscriptions.rotate_secret(id, rotation, actor(), T0).await, what);
             continue;
         }
         let patch = SubscriptionPatch {

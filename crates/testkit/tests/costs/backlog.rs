@@ -39,8 +39,9 @@ const ENDED: &str = "
     UPDATE webhook_delivery_jobs SET status = 'Completed', response_status = 200 WHERE id > {last} - 100;
     INSERT INTO finished_jobs (job_id) SELECT id FROM webhook_delivery_jobs WHERE id > {last} - 100;";
 const SUBSCRIPTIONS: &str = "
-    INSERT INTO subscriptions (id, event_type, callback_url, verified, secret, created_at, updated_at) {ids}
-        SELECT k, 'kind', 'https://receiver.example/hook', {true}, 'secret', {past}, {past} FROM {numbers};";
+    INSERT INTO subscriptions (id, event_type, callback_url, verified, secret_ref, secret, created_at, updated_at) {ids}
+        SELECT k, 'kind', 'https://receiver.example/hook', {true}, {secret_ref}, 'secret', {past}, {past}
+        FROM {numbers};";
 /// SQL that inserts a backlog of due sagas for the last subscription, older than the forty of every other one.
 const DUE: &str = "
     INSERT INTO webhook_delivery_sagas (event_id, subscription_id, next_attempt_at, created_at, updated_at)
@@ -108,6 +109,7 @@ impl Server {
                 .replace("{now}", "timestamptz '2027-01-15 08:00:00Z'")
                 .replace("{future}", "timestamptz '2027-01-15 09:00:00Z'")
                 .replace("{token}", "gen_random_uuid()")
+                .replace("{secret_ref}", "gen_random_uuid()")
                 .replace("{true}", "true");
             self.client.batch_execute(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         }
@@ -164,6 +166,7 @@ impl File {
                 .replace("{now}", &T0.micros().to_string())
                 .replace("{future}", &(T0.micros() + 3_600_000_000).to_string())
                 .replace("{token}", "zeroblob(16)")
+                .replace("{secret_ref}", "randomblob(16)")
                 .replace("{true}", "1");
             all.push_str(&sql);
         }

@@ -6,9 +6,9 @@ CREATE TEMP TABLE numbers (k INTEGER PRIMARY KEY);
 INSERT INTO numbers WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < 300000)
     SELECT k FROM counted;
 
-INSERT INTO subscriptions (id, event_type, callback_url, verified, secret, created_at, updated_at)
-    SELECT k, 'kind.' || (k % 1000), 'https://receiver.example/hook/' || k, 1, 'secret-' || k, 1798761600000000,
-        1798761600000000
+INSERT INTO subscriptions (id, event_type, callback_url, verified, secret_ref, secret, created_at, updated_at)
+    SELECT k, 'kind.' || (k % 1000), 'https://receiver.example/hook/' || k, 1, randomblob(16), 'secret-' || k,
+        1798761600000000, 1798761600000000
     FROM numbers WHERE k <= 4000;
 
 -- ── history ──────────────────────────────────────────────────────────────────────────────────────

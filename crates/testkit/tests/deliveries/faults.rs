@@ -4,11 +4,13 @@
 use posthaste_core::EventId;
 use posthaste_core::ports::Stores;
 use posthaste_core::saga::SagaStatus;
+use posthaste_core::subscription::SecretColumn;
 use posthaste_services::egress::EgressPolicy;
-use posthaste_services::seal::{SealingKey, SecretSealer};
+use posthaste_services::seal::{PlainSecrets, SealingKeys, SecretSealer};
 use posthaste_testkit::harness::{Engine, Harness};
 use posthaste_testkit::pipeline::{Rig, Setup};
 use posthaste_testkit::receiver::{Answer, Receiver};
+use std::time::Duration;
 
 /// Runs a statement that the trigger `guard` of `table` refuses, after removing or disabling the trigger.
 async fn by_force<S: Stores>(rig: &Rig<S>, table: &str, guard: &str, sql: &str) {
@@ -91,12 +93,38 @@ pub(crate) async fn a_missing_subscription_holds_the_delivery<S: Stores>(h: Harn
 pub(crate) async fn an_unreadable_secret_fails_with_a_code<S: Stores>(h: Harness<S>) {
     let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let event = rig.publish("a").await;
-    let other = SecretSealer::new(Some(SealingKey::parse(&"08".repeat(32)).expect("a key")));
-    let sealed = other.seal(&rig.secret_of(subscription).await, rig.draw_nonce());
+    let keys = SealingKeys::parse(&"08".repeat(32)).expect("a key");
+    let other = SecretSealer::new(Some(keys), PlainSecrets::Accepted);
+    let place = rig.secrets_of(subscription).await.place(SecretColumn::Current);
+    let sealed = other.seal(&rig.secret_of(subscription).await, place, rig.draw_nonce());
     let sql = format!("UPDATE subscriptions SET secret = '{}' WHERE id = {subscription}", sealed.expose());
     rig.h.direct.run(&sql).await;
     fails_alone(&mut rig, event, "SECRET_UNREADABLE").await;
     assert_eq!(receiver.received().len(), 0);
+}
+
+/// Checks that a stored secret works neither in the row of another subscription nor in plain text, which this pipeline
+/// refuses.
+pub(crate) async fn a_planted_secret_fails_with_a_code<S: Stores>(h: Harness<S>) {
+    let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(200)).await;
+    let other = rig.subscribe("b", &receiver.url("/other")).await;
+    let event = rig.publish("a").await;
+    let own = rig.secrets_of(subscription).await.current;
+    let (moved, plain) = (rig.secrets_of(other).await.current, rig.secret_of(other).await.reveal());
+    for (number, planted) in [moved.expose(), &plain].into_iter().enumerate() {
+        let sql = format!("UPDATE subscriptions SET secret = '{planted}' WHERE id = {subscription}");
+        rig.h.direct.run(&sql).await;
+        rig.until_quiet().await;
+        let attempts = u32::try_from(number).expect("a count") + 1;
+        let expected = (SagaStatus::PendingRetry, attempts, "SECRET_UNREADABLE".into());
+        assert_eq!(rig.fate_of(event).await, expected);
+        rig.move_by(Duration::from_secs(3_600));
+    }
+    let sql = format!("UPDATE subscriptions SET secret = '{}' WHERE id = {subscription}", own.expose());
+    rig.h.direct.run(&sql).await;
+    rig.until_quiet().await;
+    assert_eq!(rig.fate_of(event).await.0, SagaStatus::Completed);
+    assert_eq!(receiver.received().len(), 1);
 }
 
 pub(crate) async fn an_invalid_stored_url_fails_with_a_code<S: Stores>(h: Harness<S>) {

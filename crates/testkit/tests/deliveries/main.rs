@@ -41,6 +41,7 @@ posthaste_testkit::on_both_engines! {
     faults::a_missing_event_fails_with_a_code,
     faults::a_missing_subscription_holds_the_delivery,
     faults::an_unreadable_secret_fails_with_a_code,
+    faults::a_planted_secret_fails_with_a_code,
     faults::an_invalid_stored_url_fails_with_a_code,
     faults::an_unreadable_subscription_row_fails_with_a_code,
     faults::a_redirect_to_loopback_is_not_followed,

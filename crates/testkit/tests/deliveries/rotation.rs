@@ -1,9 +1,9 @@
 //! Tests that receivers can verify every request during the rotation of a secret.
 
 use posthaste_core::Timestamp;
-use posthaste_core::ports::{Stores, SubscriptionStore as _};
+use posthaste_core::ports::Stores;
 use posthaste_core::signature::{NotAuthentic, SigningSecret, verify};
-use posthaste_testkit::fixtures::{actor, at};
+use posthaste_testkit::fixtures::at;
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::pipeline::Rig;
 use posthaste_testkit::receiver::{Answer, Received};
@@ -29,7 +29,7 @@ fn signatures(request: &Received) -> usize {
 pub(crate) async fn both_secrets_sign_until_the_old_one_expires<S: Stores>(h: Harness<S>) {
     let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let old = rig.secret_of(subscription).await;
-    let (new, nonce) = (rig.draw_secret(), rig.draw_nonce());
+    let new = rig.draw_secret();
     let foreign = rig.draw_secret();
     let no_match = Err(NotAuthentic::NoMatch);
 
@@ -40,13 +40,7 @@ pub(crate) async fn both_secrets_sign_until_the_old_one_expires<S: Stores>(h: Ha
     let by = |secret| verified(&request, secret, at(0));
     assert_eq!([by(&old), by(&new), by(&foreign)], [Ok(()), no_match, no_match]);
 
-    let sealed = rig.sealer.seal(&new, nonce);
-    rig.h
-        .calm
-        .subscriptions()
-        .rotate_secret(subscription, sealed, at(100), actor(), at(10))
-        .await
-        .expect("a rotation");
+    rig.rotate(subscription, &new, at(100)).await;
     assert_eq!(rig.secret_of(subscription).await, new);
     for seconds in [10, 99] {
         rig.move_to(seconds);

@@ -3,7 +3,7 @@
 use super::Kind;
 use crate::database::{DatabaseUrl, ServerUrl};
 use crate::settings::secret::Secret;
-use posthaste_services::seal::SealingKey;
+use posthaste_services::seal::{BadSealingKeys, PlainSecrets, SealingKeys};
 use posthaste_store::postgres::check_url;
 use std::collections::HashSet;
 
@@ -111,21 +111,47 @@ fn is_trivial(text: &str) -> bool {
         || ascending.max(descending) > bytes.len() / 2
 }
 
-/// The secret key, which encrypts signing secrets.
+/// The keys that encrypt signing secrets.
 #[derive(Debug)]
-pub(in crate::settings) struct SealingKeyText;
+pub(in crate::settings) struct SealingKeyList;
 
-impl Kind for SealingKeyText {
-    type Value = SealingKey;
-    const METAVAR: &'static str = "KEY";
+impl Kind for SealingKeyList {
+    type Value = SealingKeys;
+    const METAVAR: &'static str = "KEYS";
+    const SEPARATOR: Option<&'static str> = Some(",");
 
-    fn read(&self, text: &str) -> Result<SealingKey, String> {
-        let expected = || format!("{}; create one with: openssl rand -hex 32", self.accepts());
-        SealingKey::parse(text).map_err(|_| expected())
+    fn read(&self, text: &str) -> Result<SealingKeys, String> {
+        SealingKeys::parse(text).map_err(|error| match error {
+            BadSealingKeys::NotAKey => format!("{}; create one with: openssl rand -hex 32", self.accepts()),
+            BadSealingKeys::Duplicate { .. } | BadSealingKeys::TooMany => {
+                format!("{}; {error}", self.accepts())
+            }
+        })
     }
 
     fn accepts(&self) -> String {
-        "64 hexadecimal characters or the base64 of 32 bytes".to_owned()
+        "keys separated by commas, each 64 hexadecimal characters or the base64 of 32 bytes".to_owned()
+    }
+}
+
+/// Whether signing secrets in plain text are accepted.
+#[derive(Debug)]
+pub(in crate::settings) struct StoredSecrets;
+
+impl Kind for StoredSecrets {
+    type Value = PlainSecrets;
+    const METAVAR: &'static str = "any|sealed";
+
+    fn read(&self, text: &str) -> Result<PlainSecrets, String> {
+        match text {
+            "any" => Ok(PlainSecrets::Accepted),
+            "sealed" => Ok(PlainSecrets::Refused),
+            _ => Err(self.accepts()),
+        }
+    }
+
+    fn accepts(&self) -> String {
+        "any or sealed".to_owned()
     }
 }
 
@@ -156,17 +182,30 @@ mod tests {
     fn invalid_keys_are_refused_without_being_shown() {
         let hex = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
         assert_eq!(RootKey.read(hex).map(|key| key.expose().to_owned()), Ok(hex.to_owned()));
-        assert!(SealingKeyText.read(hex).is_ok());
+        assert!(SealingKeyList.read(hex).is_ok());
         let long = "k".repeat(257);
         for text in ["", "hush", "hush hush hush hush", "hush\thushhushhush", "sécret-sécret-sécret", &long]
         {
-            let (root, sealing) = (RootKey.read(text).err(), SealingKeyText.read(text).err());
+            let (root, sealing) = (RootKey.read(text).err(), SealingKeyList.read(text).err());
             for message in [root, sealing] {
                 let message = message.expect(text);
                 assert!(message.ends_with("openssl rand -hex 32"), "{text}: {message}");
                 assert!(!message.contains("hush"), "{text}: {message}");
             }
         }
+    }
+
+    #[test]
+    fn sealing_keys_are_a_list() {
+        let (one, other) = ("5f".repeat(32), "60".repeat(32));
+        let read = |text: String| SealingKeyList.read(&text).map(|keys| keys.ids());
+        assert_eq!(read(format!("{one}, {other}")).map(|ids| ids.len()), Ok("72cd6e84, 72cd6e84".len()));
+        let message = read(format!("{one},{one}")).expect_err("the same key twice");
+        assert!(message.contains("is given twice") && !message.contains("5f5f"), "{message}");
+        let message = read(format!("{one},{}", "xy".repeat(32))).expect_err("no key");
+        assert!(message.ends_with("openssl rand -hex 32") && !message.contains("xyxy"), "{message}");
+        assert_eq!(StoredSecrets.read("sealed"), Ok(PlainSecrets::Refused));
+        assert_eq!(StoredSecrets.read("Sealed"), Err("any or sealed".to_owned()));
     }
 
     #[test]

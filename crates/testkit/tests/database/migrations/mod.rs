@@ -9,5 +9,6 @@ mod postgres_migrator;
 mod postgres_together;
 mod previous;
 mod rolling;
+mod secret_ref;
 mod sqlite_killed;
 mod sqlite_together;

@@ -1,8 +1,8 @@
 //! Temporary stores, each for one scenario, and the folder for all files of a benchmark run.
 
 use anyhow::Context as _;
-use posthaste_store::postgres::PasswordSource;
-use posthaste_store::{postgres, sqlite};
+use posthaste_store::postgres::{self, MigrateOptions, PasswordSource, RoleSource};
+use posthaste_store::sqlite;
 use std::path::{Path, PathBuf};
 
 /// A database engine to measure.
@@ -59,7 +59,13 @@ impl Scratch {
         let name = format!("posthaste_bench_{}_{}", std::process::id(), name.replace('-', "_"));
         let url = postgres::url_with_database(server, &name);
         postgres::create_database(server, password, &name).await?;
-        postgres::migrate_with_password(&url, password).await?;
+        // Roles would belong to the whole cluster and remain after the benchmark. They do not change what is measured.
+        let options = MigrateOptions {
+            roles: RoleSource::None,
+            password: password.clone(),
+            ..MigrateOptions::default()
+        };
+        postgres::migrate(&url, &options).await?;
         let what = ScratchKind::Database { server: server.to_owned(), name };
         Ok(Self { url, password: password.clone(), what })
     }

@@ -2,16 +2,13 @@
 //! details.
 
 use crate::client::{self, ContextCommand, Failure, Logout, Reach, Resource, problem};
-use crate::database::DatabaseUrl;
-use crate::settings::{self, DatabaseFlags, Flags, Problems};
+use crate::migrate::{self, MigrateFlags};
+use crate::settings::{self, Flags, Problems};
 use crate::{bench, dev, listen, logs, serve, stdout};
 use anyhow::Context as _;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
-use posthaste_store::postgres::PasswordSource;
-use posthaste_store::{postgres, sqlite};
-use serde_json::json;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -52,10 +49,10 @@ enum Command {
         flags: Flags,
     },
     /// Create or update the schema of a database; safe to repeat and to run concurrently
-    #[command(after_help = "Example:\n  posthaste migrate --database-url postgres://owner@db/posthaste")]
+    #[command(after_help = migrate::HELP)]
     Migrate {
         #[command(flatten)]
-        flags: DatabaseFlags,
+        flags: MigrateFlags,
     },
     /// Show the effective settings and their sources
     #[command(after_help = "Example:\n  posthaste config --example > posthaste.toml")]
@@ -189,10 +186,7 @@ impl Cli {
                 }
                 serve::run(&settings)
             }
-            Command::Migrate { flags: DatabaseFlags(flags) } => {
-                let (settings, _) = settings::load(&flags, std::env::vars_os())?;
-                migrate(&settings.database.direct_url(), &settings.database.password, json)
-            }
+            Command::Migrate { flags } => print(&migrate::run(&flags, json)?),
             Command::Config { example: true, .. } => print(&settings::example()),
             Command::Config { reference: true, .. } => print(&settings::as_markdown()),
             Command::Config { flags, example: false, reference: false } => show_settings(&flags, json),
@@ -227,27 +221,6 @@ fn show_settings(flags: &Flags, json: bool) -> anyhow::Result<ExitCode> {
         eprintln!("warning: {warning}");
     }
     Ok(printed)
-}
-
-fn migrate(url: &DatabaseUrl, password: &PasswordSource, json: bool) -> anyhow::Result<ExitCode> {
-    let applied = match url {
-        DatabaseUrl::Sqlite(path) => sqlite::migrate(path)?,
-        DatabaseUrl::Postgres(url) => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let migration = postgres::migrate_with_password(url.expose(), password);
-            runtime.context("starting the runtime")?.block_on(migration)?.applied
-        }
-    };
-    if json {
-        return print(&format!("{}\n", json!({"database": url.to_string(), "applied": applied})));
-    }
-    print(&match applied[..] {
-        [] => format!("{url}: the schema is up to date\n"),
-        [only] => format!("{url}: applied migration {only}; the schema is up to date\n"),
-        [first, .., last] => {
-            format!("{url}: applied migrations {first} to {last}; the schema is up to date\n")
-        }
-    })
 }
 
 #[cfg(test)]

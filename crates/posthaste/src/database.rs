@@ -54,6 +54,26 @@ impl ServerUrl {
         let in_query = query.split('&').any(|pair| pair.starts_with("password="));
         in_query || parts(&self.0).is_some_and(|parts| parts.has_password)
     }
+
+    /// Returns the names of the user and the database, or `None` if the URL does not contain both at the usual places.
+    pub(crate) fn user_and_database(&self) -> Option<(String, String)> {
+        let parts = parts(&self.0)?;
+        let (_, database) = parts.place.split_once('/')?;
+        let named = |name: &str| percent_decoded(name).filter(|name| !name.is_empty());
+        Some((named(parts.user?)?, named(database)?))
+    }
+}
+
+/// Decodes `%` followed by two hexadecimal digits. Returns `None` if the text is not valid.
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut pieces = text.split('%');
+    let mut bytes = pieces.next()?.as_bytes().to_vec();
+    for piece in pieces {
+        let (digits, rest) = piece.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
 }
 
 impl FromStr for ServerUrl {
@@ -149,6 +169,17 @@ mod tests {
         ] {
             let url = url.parse::<ServerUrl>().unwrap();
             assert_eq!(url.has_password(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn user_and_database_are_decoded() {
+        let named = |text: &str| text.parse::<ServerUrl>().expect("a URL").user_and_database();
+        let both = |user: &str, database: &str| Some((user.to_owned(), database.to_owned()));
+        assert_eq!(named("postgres://owner:pw@h1,h2:5433/db?sslmode=require"), both("owner", "db"));
+        assert_eq!(named("postgresql://o%27x@%2Frun%2Fpg/d%C3%A9"), both("o'x", "dé"));
+        for text in ["h/db", "o@h", "o@h/", ":pw@h/db", "%+1@h/db", "%2@h/db", "%ff@h/db", "%é@h/db"] {
+            assert_eq!(named(&format!("postgres://{text}")), None, "{text}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::settings::{self, DatabaseSettings, ProcessRole, Secret, Settings};
 use crate::{logs, private_file, serve, stdout};
 use anyhow::Context as _;
 use posthaste_store::postgres::PasswordSource;
-use posthaste_store::sqlite;
+use posthaste_store::{RolePrefix, sqlite};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -54,8 +54,13 @@ fn migrate() -> anyhow::Result<()> {
 /// store is always used, so that the demo subscription is never created in a production database.
 fn local_settings(mut settings: Settings) -> anyhow::Result<(Settings, Secret)> {
     let url = DatabaseUrl::Sqlite(DATABASE.into());
-    settings.database =
-        DatabaseSettings { url, direct: None, logins: Vec::new(), password: PasswordSource::Url };
+    settings.database = DatabaseSettings {
+        url,
+        direct: None,
+        role_prefix: RolePrefix::default(),
+        logins: Vec::new(),
+        password: PasswordSource::Url,
+    };
     settings.roles = ProcessRole::ALL.into_iter().collect();
     private_file::create_dir(Path::new(FOLDER))?;
     let key = settings.root_key.take().map_or_else(|| root_key::load_or_create(Path::new(FOLDER)), Ok)?;

@@ -7,6 +7,7 @@ mod database;
 mod dev;
 mod listen;
 mod logs;
+mod migrate;
 mod network;
 mod postgres_login;
 mod private_file;

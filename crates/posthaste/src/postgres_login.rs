@@ -29,8 +29,8 @@ pub(crate) fn postgres_options(settings: &Settings) -> Option<PostgresOptions> {
     let mut role_urls: Vec<(DbRole, String)> =
         own_logins.map(|(role, url)| (*role, url.expose().to_owned())).collect();
     role_urls.sort_by_key(|(role, _)| roles.iter().position(|known| known == role));
-    let password = database.password.clone();
-    Some(PostgresOptions { url, role_urls, password, roles, ..PostgresOptions::default() })
+    let (password, role_prefix) = (database.password.clone(), database.role_prefix.clone());
+    Some(PostgresOptions { url, role_urls, password, roles, role_prefix, ..PostgresOptions::default() })
 }
 
 /// Returns the URL for LISTEN, which must bypass a connection pooler. Any login may be used.

@@ -136,6 +136,7 @@ fn database(values: &Values) -> Result<DatabaseSettings, Problem> {
     Ok(DatabaseSettings {
         url: values.value(&t::DATABASE_URL)?,
         direct: values.get(&t::DATABASE_URL_DIRECT),
+        role_prefix: values.get(&t::ROLE_PREFIX).unwrap_or_default(),
         logins: t::LOGINS.iter().filter_map(|(role, setting)| Some((*role, values.get(setting)?))).collect(),
         password: password(values),
     })

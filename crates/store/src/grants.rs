@@ -1,6 +1,7 @@
 //! The table of rights, from which the PostgreSQL grants, the SQLite authorizer and `docs/roles.md` are derived. A
 //! right that is not listed is denied. Tests compare both engines with a hand-written matrix.
 
+use crate::RolePrefix;
 use std::fmt::Write as _;
 
 /// A database role. Each component uses exactly one.
@@ -398,27 +399,30 @@ pub fn may_call_view(role: DbRole, view: &str) -> bool {
         .any(|(name, function)| *name == view && allows(role, Privilege::Execute, function, None))
 }
 
-/// Returns the statements that set the rights in a PostgreSQL database to those of this table. The roles must exist.
-pub fn postgres_grants() -> String {
-    let mut sql = String::new();
-    let roles = DbRole::ALL.map(DbRole::name).join(", ");
-    let components = DbRole::COMPONENTS.map(DbRole::name).join(", ");
-    let _ = writeln!(sql, "REVOKE ALL ON SCHEMA posthaste FROM PUBLIC;");
-    let _ = writeln!(sql, "REVOKE ALL ON ALL FUNCTIONS IN SCHEMA posthaste FROM PUBLIC, {roles};");
-    let _ = writeln!(sql, "REVOKE ALL ON ALL TABLES IN SCHEMA posthaste FROM PUBLIC, {roles};");
-    let _ = writeln!(sql, "REVOKE ALL ON ALL SEQUENCES IN SCHEMA posthaste FROM PUBLIC, {roles};");
+/// Returns the statements that set the rights in a PostgreSQL database to those of this table. The roles, whose names
+/// start with `prefix`, must exist.
+pub fn postgres_grants(prefix: &RolePrefix) -> String {
+    let roles = prefix.roles(&DbRole::ALL).join(", ");
+    let components = prefix.roles(&DbRole::COMPONENTS).join(", ");
+    let mut sql = postgres_revokes(&format!("PUBLIC, {roles}"));
     let _ = writeln!(sql, "GRANT USAGE ON SCHEMA posthaste TO {roles};");
     for function in EVERY_ROLE_EXECUTES {
         let _ = writeln!(sql, "GRANT EXECUTE ON FUNCTION posthaste.{function} TO {components};");
     }
     let _ = writeln!(sql, "GRANT SELECT ON TABLE posthaste.{EVERY_ROLE_READS} TO {components};");
     for Grant { role, privilege, object, columns } in GRANTS {
-        let (role, verb_name) = (role.name(), privilege.name());
+        let (role, verb_name) = (prefix.role(*role), privilege.name());
         let columns = if columns.is_empty() { String::new() } else { format!(" ({})", columns.join(", ")) };
         let kind = if *privilege == Privilege::Execute { "FUNCTION" } else { "TABLE" };
         let _ = writeln!(sql, "GRANT {verb_name}{columns} ON {kind} posthaste.{object} TO {role};");
     }
     sql
+}
+
+/// Returns the statements that revoke all rights in a PostgreSQL database from a list of roles.
+pub(crate) fn postgres_revokes(roles: &str) -> String {
+    let objects = ["SCHEMA", "ALL FUNCTIONS IN SCHEMA", "ALL TABLES IN SCHEMA", "ALL SEQUENCES IN SCHEMA"];
+    objects.map(|objects| format!("REVOKE ALL ON {objects} posthaste FROM {roles};\n")).concat()
 }
 
 /// Returns the content of `docs/roles.md`.
@@ -430,7 +434,9 @@ pub fn roles_markdown() -> String {
          right that is not listed is denied.\n\n\
          Every role except `event_publisher` may also call `report_presence`, which records that a process is\n\
          running and adds its counters, and `report_health`, which adds the attempt counts of subscriptions.\n\
-         It may also read `schema_migrations`, to check the schema version.\n",
+         It may also read `schema_migrations`, to check the schema version.\n\n\
+         On PostgreSQL, the name of a role starts with `POSTHASTE_ROLE_PREFIX`, for example `posthaste_viewer`\n\
+         ([postgresql.md](postgresql.md#roles-and-logins)).\n",
     );
     for role in DbRole::ALL {
         let _ =

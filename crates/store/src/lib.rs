@@ -10,7 +10,9 @@ pub mod migration;
 mod observer;
 pub mod postgres;
 mod remote;
+mod role_prefix;
 pub mod secret_file;
 pub mod sqlite;
 
 pub use observer::{LogObserver, Observer};
+pub use role_prefix::{NotAPrefix, RolePrefix};

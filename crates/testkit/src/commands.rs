@@ -13,6 +13,9 @@ use tempfile::TempDir;
 /// The timeout for a command, much longer than any command takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The command that migrates a test database, whose roles an administrator has created and other test databases share.
+pub const MIGRATE: &[&str] = &["migrate", "--roles", "existing", "--share-roles"];
+
 /// A running command, which is killed on drop.
 #[derive(Debug)]
 pub struct Running {

@@ -1,6 +1,7 @@
 //! Runs SQL as the database owner, bypassing the ports, to set up and check tests. Statements name tables without
 //! a schema and use SQL that both engines accept.
 
+use crate::postgres::as_admin;
 use rusqlite::types::ValueRef;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ const POLL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub enum Direct {
     Sqlite(PathBuf),
-    Postgres(Client),
+    Postgres { client: Client, url: String },
 }
 
 pub type Row = Vec<Option<String>>;
@@ -24,7 +25,7 @@ impl Direct {
     pub async fn postgres(url: &str) -> Self {
         let client = crate::postgres::client(url).await;
         client.batch_execute("SET search_path = posthaste").await.expect("the schema");
-        Self::Postgres(client)
+        Self::Postgres { client, url: url.to_owned() }
     }
 
     /// Returns all rows, with columns as text.
@@ -64,7 +65,8 @@ impl Direct {
         self.rows(sql).await;
     }
 
-    /// Runs statements with triggers disabled, which only the owner can do, to create rows that must never exist.
+    /// Runs statements with triggers disabled, which only an administrator can do, to create rows that must never
+    /// exist.
     pub async fn force(&self, sql: &str) {
         match self {
             Self::Sqlite(path) => {
@@ -73,11 +75,11 @@ impl Direct {
                 connection.set_db_config(triggers, false).expect("a setting");
                 connection.execute_batch(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
             }
-            Self::Postgres(client) => {
-                let script = format!(
-                    "SET session_replication_role = replica; {sql}; SET session_replication_role = DEFAULT"
-                );
-                client.batch_execute(&script).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+            Self::Postgres { url, .. } => {
+                let admin = crate::postgres::client(&as_admin(url)).await;
+                let script =
+                    format!("SET search_path = posthaste; SET session_replication_role = replica; {sql}");
+                admin.batch_execute(&script).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
             }
         }
     }
@@ -85,7 +87,7 @@ impl Direct {
     pub async fn try_rows(&self, sql: &str) -> Result<Vec<Row>, String> {
         match self {
             Self::Sqlite(path) => sqlite_rows(path, sql).map_err(|error| error.to_string()),
-            Self::Postgres(client) => {
+            Self::Postgres { client, .. } => {
                 let messages = client.simple_query(sql).await.map_err(|error| match error.as_db_error() {
                     Some(error) => format!("{}: {}", error.code().code(), error.message()),
                     None => error.to_string(),

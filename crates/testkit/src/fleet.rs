@@ -118,7 +118,7 @@ impl Fleet {
         roles: &[(Role, usize)],
         settings: &[(String, String)],
     ) -> Self {
-        let (admin, program) = (client(&server.url("postgres")).await, Program::find());
+        let (admin, program) = (client(&server.admin_url("postgres")).await, Program::find());
         let mut members = Vec::new();
         for (role, count) in roles {
             for number in 1..=*count {

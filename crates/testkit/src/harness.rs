@@ -130,6 +130,11 @@ impl Harness<PostgresStore> {
         Self { engine: Engine::PostgresCut, store, proxy: Some(proxy), ..calm }
     }
 
+    /// Returns SQL access to the same database for a superuser.
+    pub async fn admin(&self) -> Direct {
+        Direct::postgres(&postgres::as_admin(self.url())).await
+    }
+
     /// Returns the URL of the database, which bypasses the proxy.
     pub fn url(&self) -> &str {
         self.url.as_deref().expect("a URL")

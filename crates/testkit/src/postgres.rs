@@ -1,16 +1,22 @@
 //! Creates databases on the PostgreSQL server that `scripts/with-postgres` starts. The schema is migrated once, into
-//! a template database; each test gets a copy.
+//! a template database; each test gets a copy. Stores and tests connect as an ordinary login, which may create neither
+//! roles nor databases and got its roles from an administrator, as on a managed server.
 
 use posthaste_core::digest::digest_of;
-use posthaste_store::grants;
-use posthaste_store::postgres::{self, MIGRATIONS};
+use posthaste_store::postgres::{self, AdministratorSql, MIGRATIONS, MigrateOptions, RoleSource};
+use posthaste_store::{RolePrefix, grants};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls};
 
 const URL_VARIABLE: &str = "POSTHASTE_TEST_POSTGRES_URL";
-/// The advisory lock held while the template is created, because several test programs may start concurrently.
-const TEMPLATE_LOCK: i64 = 0x7065_7374_6861;
+/// The advisory lock held while roles and the template are created.
+const CLUSTER_LOCK: i64 = 0x7065_7374_6861;
+
+/// The superuser of every test server.
+pub const ADMIN: &str = "posthaste_test";
+/// The ordinary login that owns the schema of every test database.
+pub const OWNER: &str = "posthaste_owner";
 
 /// Returns the URL of the server's maintenance database for a superuser.
 pub fn admin_url() -> String {
@@ -19,11 +25,28 @@ pub fn admin_url() -> String {
     })
 }
 
-/// Returns the URL of another database on the same server.
+/// Returns the URL of a database on the same server, for its owner.
 pub fn url_of(database: &str) -> String {
     let admin = admin_url();
     let (server, _) = admin.rsplit_once('/').expect("a URL that ends in /<database>");
-    format!("{server}/{database}")
+    url_with(&format!("{server}/{database}"), Some(OWNER), None)
+}
+
+/// Returns the URL of the same database for a superuser.
+pub fn as_admin(url: &str) -> String {
+    url_with(url, Some(ADMIN), None)
+}
+
+/// Returns the options with which the owner migrates a test database. All test databases of a server share their roles.
+pub fn shared_roles() -> MigrateOptions {
+    MigrateOptions { roles: RoleSource::Existing, share_roles: true, ..MigrateOptions::default() }
+}
+
+/// Returns the SQL with which an administrator prepares a test database.
+pub fn administrator_sql(database: &str) -> String {
+    let (owner, prefix) = (OWNER.to_owned(), RolePrefix::default());
+    AdministratorSql { database: database.to_owned(), owner, logins: Vec::new(), prefix, share_roles: true }
+        .to_string()
 }
 
 /// Returns `url` with the given user and address. `None` keeps the existing one.
@@ -56,18 +79,33 @@ fn fresh_name(what: &str) -> String {
     format!("ph_{what}_{}_{count}", std::process::id())
 }
 
-/// Creates an empty database and returns its URL.
+/// Creates an empty database that is prepared for a migration by its owner, and returns its URL.
 pub async fn empty_database(what: &str) -> String {
     let name = fresh_name(what);
-    client(&admin_url()).await.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
+    let admin = lock_cluster().await;
+    create_prepared(&admin, &name).await;
     url_of(&name)
+}
+
+/// Returns a connection that holds the lock for changes to the cluster, because several test programs run concurrently.
+/// Closing the connection releases the lock.
+async fn lock_cluster() -> Client {
+    let admin = client(&admin_url()).await;
+    admin.execute("SELECT pg_advisory_lock($1)", &[&CLUSTER_LOCK]).await.expect("the lock");
+    admin
+}
+
+async fn create_prepared(admin: &Client, name: &str) {
+    admin.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
+    let inside = client(&as_admin(&url_of(name))).await;
+    inside.batch_execute(&administrator_sql(name)).await.expect("the roles");
 }
 
 /// Creates a migrated database and returns its URL.
 pub async fn migrated_database(what: &str) -> String {
     let template = template().await;
     let name = fresh_name(what);
-    let sql = format!("CREATE DATABASE {name} TEMPLATE {template}");
+    let sql = format!("CREATE DATABASE {name} TEMPLATE {template} OWNER {OWNER}");
     client(&admin_url()).await.batch_execute(&sql).await.expect("a copy of the template");
     url_of(&name)
 }
@@ -80,11 +118,10 @@ async fn template() -> &'static str {
 async fn make_template() -> String {
     // The name contains a digest of the schema and the rights, so that a change to either creates a new template.
     let mut made_from: String = MIGRATIONS.iter().map(|migration| migration.sql).collect();
-    made_from.push_str(&grants::postgres_grants());
+    made_from.push_str(&grants::postgres_grants(&RolePrefix::default()));
     let digest = digest_of(made_from.as_bytes());
     let name = format!("ph_template_{}", &digest.as_str()["sha256:".len()..][..16]);
-    let admin = client(&admin_url()).await;
-    admin.execute("SELECT pg_advisory_lock($1)", &[&TEMPLATE_LOCK]).await.expect("the lock");
+    let admin = lock_cluster().await;
     let exists = admin
         .query_opt("SELECT 1 FROM pg_database WHERE datname = $1 AND datallowconn", &[&name])
         .await
@@ -93,8 +130,8 @@ async fn make_template() -> String {
     if !exists {
         let raw = format!("{name}_raw");
         admin.batch_execute(&format!("DROP DATABASE IF EXISTS {raw}")).await.expect("no leftover");
-        admin.batch_execute(&format!("CREATE DATABASE {raw}")).await.expect("a database");
-        postgres::migrate(&url_of(&raw)).await.expect("the migration");
+        create_prepared(&admin, &raw).await;
+        postgres::migrate(&url_of(&raw), &shared_roles()).await.expect("the migration");
         // The migrator's connection may take a moment to close.
         for _ in 0..200 {
             if admin.batch_execute(&format!("ALTER DATABASE {raw} RENAME TO {name}")).await.is_ok() {
@@ -106,6 +143,5 @@ async fn make_template() -> String {
                 .expect("to terminate connections");
         }
     }
-    admin.execute("SELECT pg_advisory_unlock($1)", &[&TEMPLATE_LOCK]).await.expect("to unlock");
     name
 }

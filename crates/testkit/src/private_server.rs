@@ -2,6 +2,7 @@
 //! killing the server, or migrating a cluster without roles. Its data directory is next to that of the common server,
 //! so that `scripts/with-postgres` stops it at the end.
 
+use crate::postgres::{ADMIN, OWNER, administrator_sql, client, shared_roles, url_with};
 use crate::signals;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
 use rustix::process::Signal;
@@ -33,14 +34,26 @@ impl PrivateServer {
         Self::start_with(what, Flushing::Off, 16)
     }
 
+    /// Creates and starts a new cluster. Its database `postgres` is prepared for a migration by its owner.
     pub fn start_with(what: &str, flushing: Flushing, shared_buffers_mb: u32) -> Self {
+        let server = Self::start_without_roles(what, flushing, shared_buffers_mb);
+        server.execute("postgres", &administrator_sql("postgres"));
+        server
+    }
+
+    /// Creates and starts a new cluster that has neither roles nor logins except the superuser.
+    pub fn start_empty(what: &str) -> Self {
+        Self::start_without_roles(what, Flushing::Off, 16)
+    }
+
+    fn start_without_roles(what: &str, flushing: Flushing, shared_buffers_mb: u32) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("{what}_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = PathBuf::from(variable("POSTHASTE_TEST_POSTGRES_DATA"));
         let data = folder.parent().expect("a folder").join(name);
         let server = Self { data };
         let data = server.data_text();
-        let user = ["-U", "posthaste_test", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"];
+        let user = ["-U", ADMIN, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"];
         server.run("initdb", &[&["-D", data][..], &user].concat());
         let flush = if flushing == Flushing::On { "on" } else { "off" };
         // Listen only on a Unix socket in its own folder, so that no port can conflict.
@@ -94,16 +107,35 @@ impl PrivateServer {
         self.pg_ctl(&["start"]);
     }
 
-    /// Returns the URL of a database on this server for a superuser.
+    /// Returns the URL of a database on this server for its owner, an ordinary login.
     pub fn url(&self, database: &str) -> String {
+        url_with(&self.admin_url(database), Some(OWNER), None)
+    }
+
+    /// Returns the URL of a database on this server for a superuser.
+    pub fn admin_url(&self, database: &str) -> String {
         let socket = self.data_text().replace('/', "%2F");
-        format!("postgres://posthaste_test@{socket}/{database}")
+        format!("postgres://{ADMIN}@{socket}/{database}")
+    }
+
+    /// Runs SQL as a superuser. Blocks the thread.
+    pub fn execute(&self, database: &str, sql: &str) {
+        let url = self.admin_url(database);
+        let work = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                let outcome = client(&url).await.batch_execute(sql).await;
+                outcome.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+            });
+        };
+        // A thread of its own, because a runtime cannot be started inside another.
+        std::thread::scope(|scope| scope.spawn(work).join()).expect("the statements succeed");
     }
 
     /// Migrates the schema and opens a store with all rights.
     pub async fn migrated_store(&self) -> PostgresStore {
         let url = self.url("postgres");
-        migrate(&url).await.expect("the migration");
+        migrate(&url, &shared_roles()).await.expect("the migration");
         PostgresStore::connect(&PostgresOptions::new(url)).await.expect("the store")
     }
 

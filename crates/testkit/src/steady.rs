@@ -135,7 +135,7 @@ pub async fn run(options: SteadyOptions) -> SteadyReport {
     }
     let roles = [(Role::Router, 1), (Role::Orchestrator, 1), (Role::Worker, 1), (Role::Cleaner, 1)];
     let _fleet = Fleet::start(&server, Wiring::Direct, &roles, &settings(&[])).await;
-    let direct = Direct::postgres(&server.url("postgres")).await;
+    let direct = Direct::postgres(&server.admin_url("postgres")).await;
     direct.run("CREATE EXTENSION pg_stat_statements SCHEMA public").await;
     let began = Instant::now();
     let mut watch = Watch { direct, delivered, began, last: (began, 0) };
@@ -143,7 +143,7 @@ pub async fn run(options: SteadyOptions) -> SteadyReport {
     println!("{}", heading());
     let steady = watch.samples(options.steady, options.sample_every).await;
     println!("next to an open transaction:");
-    let holder = Direct::postgres(&server.url("postgres")).await;
+    let holder = Direct::postgres(&server.admin_url("postgres")).await;
     holder.run("BEGIN ISOLATION LEVEL REPEATABLE READ").await;
     holder.run("SELECT count(*) FROM subscriptions").await;
     let open = watch.samples(options.open, options.sample_every).await;

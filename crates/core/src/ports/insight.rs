@@ -142,6 +142,8 @@ pub struct Upkeep {
     /// The database files that other users of this machine can read.
     pub exposed_files: Observed<Vec<String>>,
     pub write_ahead_log: Observed<WriteAheadLog>,
+    /// Whether the database enforces the rights of each component with a role.
+    pub has_roles: Observed<bool>,
 }
 
 /// The write-ahead log of SQLite.

@@ -2,7 +2,7 @@
 
 use super::setting::{Group, Row, Shown};
 use super::table::{
-    DATABASE_PASSWORD_COMMAND, DATABASE_PASSWORD_FILE, DATABASE_URL, DATABASE_URL_DIRECT, TABLE,
+    DATABASE_PASSWORD_COMMAND, DATABASE_PASSWORD_FILE, DATABASE_URL, DATABASE_URL_DIRECT, ROLE_PREFIX, TABLE,
 };
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use std::path::PathBuf;
@@ -84,8 +84,13 @@ impl FromArgMatches for Flags {
 
 impl Args for DatabaseFlags {
     fn augment_args(command: Command) -> Command {
-        let rows: [&'static dyn Row; 4] =
-            [&DATABASE_URL, &DATABASE_URL_DIRECT, &DATABASE_PASSWORD_COMMAND, &DATABASE_PASSWORD_FILE];
+        let rows: [&'static dyn Row; 5] = [
+            &DATABASE_URL,
+            &DATABASE_URL_DIRECT,
+            &ROLE_PREFIX,
+            &DATABASE_PASSWORD_COMMAND,
+            &DATABASE_PASSWORD_FILE,
+        ];
         Flags::augment(command, &rows).next_help_heading(Group::Database.heading())
     }
 

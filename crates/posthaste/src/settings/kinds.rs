@@ -8,7 +8,7 @@ use super::setting::Kind;
 use posthaste_core::duration;
 use std::time::Duration;
 
-pub(super) use access::{DatabaseAt, RootKey, SealingKeyList, ServerAt, StoredSecrets};
+pub(super) use access::{DatabaseAt, Prefix, RootKey, SealingKeyList, ServerAt, StoredSecrets};
 pub(super) use network::{BrokerAt, Headers, Listen, Networks};
 pub(super) use process::{Filter, Format, OneLine, PathText, Roles, ShellCommand};
 

@@ -3,8 +3,9 @@
 //! [`super::Settings`].
 
 use super::kinds::{
-    BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, Listen, Networks, Number, OneLine, PathText, Roles,
-    RootKey, SealingKeyList, ServerAt, ShellCommand, StoredSecrets, Time, Unit, UnitTime, YesNo,
+    BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, Listen, Networks, Number, OneLine, PathText,
+    Prefix, Roles, RootKey, SealingKeyList, ServerAt, ShellCommand, StoredSecrets, Time, Unit, UnitTime,
+    YesNo,
 };
 use super::setting::Group::{Database, Deliveries, Egress, Logs, Orders, Server};
 use super::setting::Shown::{Hidden, PlainUrl, WithoutPassword};
@@ -92,6 +93,8 @@ table! {
         "Database: sqlite://<file> or postgres://<user>@<host>/<database>").shown(WithoutPassword);
     DATABASE_URL_DIRECT: ServerAt = login("POSTHASTE_DATABASE_URL_DIRECT", "postgres://owner@db/posthaste",
         &ProcessRole::ALL, "URL that bypasses a connection pooler, for migrations and LISTEN");
+    ROLE_PREFIX: Prefix = Setting::optional("POSTHASTE_ROLE_PREFIX", "posthaste_", Database, Prefix,
+        "Prefix of the names of the PostgreSQL roles, which belong to the whole cluster");
     DATABASE_URL_INGEST: ServerAt = login("POSTHASTE_DATABASE_URL_INGEST", "postgres://ingest@db/posthaste",
         API, "Login that stores events, a member of event_ingest_writer");
     DATABASE_URL_SUBSCRIPTIONS: ServerAt = login("POSTHASTE_DATABASE_URL_SUBSCRIPTIONS",

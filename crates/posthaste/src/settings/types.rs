@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::seal::SecretSealer;
+use posthaste_store::RolePrefix;
 use posthaste_store::grants::DbRole;
 use posthaste_store::postgres::PasswordSource;
 use std::collections::BTreeSet;
@@ -78,6 +79,8 @@ pub(crate) struct DatabaseSettings {
     pub(crate) url: DatabaseUrl,
     /// A URL that bypasses the connection pooler, for LISTEN and migrations.
     pub(crate) direct: Option<ServerUrl>,
+    /// The prefix of the names of the database roles on PostgreSQL.
+    pub(crate) role_prefix: RolePrefix,
     /// The logins of individual database roles. Empty unless the database is PostgreSQL.
     pub(crate) logins: Vec<(DbRole, ServerUrl)>,
     /// Where the passwords of all these logins come from.

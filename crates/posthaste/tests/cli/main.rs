@@ -9,6 +9,7 @@ mod json_errors;
 mod lane;
 mod operations;
 mod orders;
+mod print_roles;
 mod reference;
 mod secret_files;
 mod settings;

@@ -2,7 +2,7 @@
 
 use crate::browser::Scene;
 use crate::served::{ROOT_KEY, Served};
-use posthaste_testkit::commands::run;
+use posthaste_testkit::commands::{MIGRATE, run};
 use posthaste_testkit::private_server::PrivateServer;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -10,7 +10,7 @@ async fn pages_recover_after_an_outage_of_the_store() {
     let server = PrivateServer::start("pages");
     let database = server.url("postgres");
     let scene = Scene::over(async |settings| {
-        run(&["migrate"], &[("POSTHASTE_DATABASE_URL", &database)], "").expect(0);
+        run(MIGRATE, &[("POSTHASTE_DATABASE_URL", &database)], "").expect(0);
         let own = [
             ("POSTHASTE_DATABASE_URL", database.as_str()),
             ("POSTHASTE_LISTEN", "127.0.0.1:0"),

@@ -12,7 +12,8 @@ use posthaste_testkit::client::{Answer, Call};
 use posthaste_testkit::commands::{Dev, run};
 use posthaste_testkit::direct::Direct;
 use posthaste_testkit::fleet::free_address;
-use posthaste_testkit::postgres::{empty_database, migrated_database};
+use posthaste_testkit::postgres::migrated_database;
+use posthaste_testkit::private_server::PrivateServer;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -314,7 +315,8 @@ async fn orders_guide_sends_each_order_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn scaling_guide_runs_roles_in_several_processes() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (database, address) = (empty_database("scaling").await, free_address().to_string());
+    let server = PrivateServer::start("scaling");
+    let (database, address) = (server.url("postgres"), free_address().to_string());
     let processes = block(&guide("docs/scaling.md"), "processes", &[("postgres://user@host/db", &database)]);
     let settings = [
         ("POSTHASTE_LISTEN", address.as_str()),

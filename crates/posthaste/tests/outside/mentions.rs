@@ -5,7 +5,7 @@ use posthaste_testkit::commands::run;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-const PAGES: [&str; 17] = [
+const PAGES: [&str; 19] = [
     "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
@@ -13,8 +13,10 @@ const PAGES: [&str; 17] = [
     "docs/concepts.md",
     "docs/configuration.md",
     "docs/credentials.md",
+    "docs/failover.md",
     "docs/operations.md",
     "docs/orders.md",
+    "docs/postgresql.md",
     "docs/quickstart.md",
     "docs/receivers.md",
     "docs/retries.md",

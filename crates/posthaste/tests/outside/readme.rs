@@ -7,7 +7,7 @@ use posthaste_testkit::broker::TestBroker;
 use posthaste_testkit::broker::behaviour::Behaviour;
 use posthaste_testkit::commands::{Dev, Running};
 use posthaste_testkit::fleet::free_address;
-use posthaste_testkit::postgres::empty_database;
+use posthaste_testkit::private_server::PrivateServer;
 use posthaste_testkit::processes::Program;
 use serde_json::Value;
 use std::os::unix::process::CommandExt as _;
@@ -72,7 +72,8 @@ fn every_block_has_a_test() {
 #[tokio::test]
 async fn the_roles_run_on_postgres() {
     let folder = tempfile::tempdir().expect("a folder");
-    let database = empty_database("readme").await;
+    let server = PrivateServer::start("readme");
+    let database = server.url("postgres");
     let block = block("serve", &[("postgres://user@host/db", &database)]);
     let running = typed(&block, folder.path(), &[("POSTHASTE_LISTEN", "127.0.0.1:0")]);
     let mut expected = vec!["api,router,orchestrator", "\"router,orchestrator\"", ENDED];

@@ -5,7 +5,7 @@
 use crate::served::{Engine, PATIENCE, Served};
 use crate::{metrics, world};
 use posthaste_testkit::client::Answer;
-use posthaste_testkit::commands::run;
+use posthaste_testkit::commands::{MIGRATE, run};
 use posthaste_testkit::postgres::empty_database;
 use posthaste_testkit::receiver::{self, Receiver};
 use serde_json::{Value, json};
@@ -256,7 +256,7 @@ async fn check(engine: Engine, format: &str) {
     let mut settings = settings(&database, &broker_url);
     settings.extend([("POSTHASTE_LOG_FORMAT", format), ("POSTHASTE_ALLOW_HTTP", "true")]);
     settings.push(("POSTHASTE_ALLOW_CIDRS", "127.0.0.0/8"));
-    let migrated = run(&["migrate"], &settings, "").expect(0);
+    let migrated = run(MIGRATE, &settings, "").expect(0);
     let mut served = Served::over(folder, &database, &settings).await;
     let receiver = Receiver::start(parrot).await;
     let mut world = World { served: &served, disclosed: Disclosed::default() };

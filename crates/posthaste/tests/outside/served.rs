@@ -1,7 +1,7 @@
 //! Runs `posthaste serve` with all or some roles on either engine and a free port, and calls its API.
 
 use posthaste_testkit::client::{Answer, Call};
-use posthaste_testkit::commands::run;
+use posthaste_testkit::commands::{MIGRATE, run};
 use posthaste_testkit::fleet;
 use posthaste_testkit::postgres::empty_database;
 use posthaste_testkit::processes::{LogLine, Process, Program};
@@ -35,7 +35,7 @@ impl Served {
             Engine::Sqlite => format!("sqlite://{}", folder.path().join("posthaste.db").display()),
             Engine::Postgres => empty_database("served").await,
         };
-        run(&["migrate"], &[("POSTHASTE_DATABASE_URL", &database)], "").expect(0);
+        run(MIGRATE, &[("POSTHASTE_DATABASE_URL", &database)], "").expect(0);
         let own = [
             ("POSTHASTE_DATABASE_URL", database.as_str()),
             ("POSTHASTE_LISTEN", "127.0.0.1:0"),

@@ -3,7 +3,7 @@
 
 use crate::served::{PATIENCE, ROOT_KEY, Served};
 use crate::world;
-use posthaste_testkit::commands::run;
+use posthaste_testkit::commands::{MIGRATE, run};
 use posthaste_testkit::fleet;
 use posthaste_testkit::postgres::empty_database;
 use posthaste_testkit::processes::{Process, Program};
@@ -24,7 +24,7 @@ async fn an_event_passes_four_processes_without_waiting_for_their_polls() {
         ("POSTHASTE_ROOT_KEY", ROOT_KEY),
         ("POSTHASTE_POLL", POLL),
     ];
-    run(&["migrate"], &settings[..1], "").expect(0);
+    run(MIGRATE, &settings[..1], "").expect(0);
     let program = Program::find();
     let others: Vec<Process> = ["router", "orchestrator", "worker"]
         .map(|role| program.serve(role, role, &fleet::settings(&settings)))

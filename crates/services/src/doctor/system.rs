@@ -258,7 +258,7 @@ fn upkeep(upkeep: &Upkeep) -> Vec<Check> {
         Observed::Denied => checks.push(Check::warning(
             "transactions",
             "not checked: the role viewer sees only its own transactions",
-            "GRANT pg_read_all_stats TO viewer",
+            "GRANT pg_read_all_stats TO viewer (with the prefix in POSTHASTE_ROLE_PREFIX)",
         )),
         Observed::Seen(oldest) => checks.push(transaction("transactions", oldest.as_ref(), to_do)),
     }
@@ -279,7 +279,22 @@ fn upkeep(upkeep: &Upkeep) -> Vec<Check> {
     if let Observed::Seen(files) = &upkeep.exposed_files {
         checks.push(files_check(files));
     }
+    if let Observed::Seen(has_roles) = upkeep.has_roles {
+        checks.push(rights(has_roles));
+    }
     checks
+}
+
+fn rights(has_roles: bool) -> Check {
+    if has_roles {
+        return Check::ok("rights", "each component has only the rights of its database role");
+    }
+    let found = "the database was migrated with --roles none: every component logs in as the owner of the tables, so \
+                 each can read all payloads, signing secrets and key hashes, change every table, and disable the \
+                 triggers that protect the history";
+    let to_do = "let an administrator run the SQL that `posthaste migrate --print-roles` prints, then run \
+                 `posthaste migrate --roles existing` and restart all processes";
+    Check::warning("rights", found, to_do)
 }
 
 fn write_ahead_log(log: WriteAheadLog) -> Check {

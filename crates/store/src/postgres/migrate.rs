@@ -1,13 +1,11 @@
-//! Migrates a database to the schema of this version: first the tables, then the roles and grants. An advisory lock
-//! serializes the migrations of one database. Roles are shared by all databases of a cluster, so creating them is
-//! idempotent.
+//! Migrates a database to the schema of this version: first the [`database_roles`], then the tables and grants. An
+//! advisory lock serializes the migrations of one database.
 
-use crate::grants::{self, DbRole};
 use crate::migration::{self, Applied, Migration, MigrationError, migrations};
 use crate::postgres::conn::connect::Connector;
 use crate::postgres::conn::error::{classify, connecting};
 use crate::postgres::conn::monitor::ConnectionMonitor;
-use crate::postgres::conn::password::PasswordSource;
+use crate::postgres::database_roles::{self, MigrateOptions};
 use crate::postgres::lock_wait::{LockObserver, LockWait};
 use crate::remote::Phase;
 use posthaste_core::ports::{StoreError, StoreResult};
@@ -46,43 +44,38 @@ pub struct MigrateReport {
     pub applied: Vec<u32>,
     /// The schema version of the database after the migration.
     pub version: u32,
+    /// Statements for an administrator, so that logins keep their rights. Only a change of the role prefix needs them.
+    pub statements_to_run: Vec<String>,
 }
 
 /// Migrates the database to the schema and the grants of this version. `url` must connect to the server directly,
-/// without a connection pooler, with a login that may create schemas and, unless they exist, roles.
-pub async fn migrate(url: &str) -> StoreResult<MigrateReport> {
-    migrate_with(url, MIGRATIONS).await
-}
-
-/// Migrates the database with a login whose password comes from `password`. See [`migrate`].
-pub async fn migrate_with_password(url: &str, password: &PasswordSource) -> StoreResult<MigrateReport> {
-    migrate_as(url, password, MIGRATIONS).await
+/// without a connection pooler, with a login that may create schemas and, depending on `options`, roles.
+pub async fn migrate(url: &str, options: &MigrateOptions) -> StoreResult<MigrateReport> {
+    migrate_with(url, options, MIGRATIONS).await
 }
 
 /// Migrates the database with the given list of migrations. See [`migrate`].
-pub async fn migrate_with(url: &str, migrations: &[Migration]) -> StoreResult<MigrateReport> {
-    migrate_as(url, &PasswordSource::Url, migrations).await
-}
-
-async fn migrate_as(
+pub async fn migrate_with(
     url: &str,
-    password: &PasswordSource,
+    options: &MigrateOptions,
     migrations: &[Migration],
 ) -> StoreResult<MigrateReport> {
     let monitor = ConnectionMonitor::default();
-    let connector = Connector::new(url, "posthaste migrate", &monitor)?.with_password(password)?;
+    let connector = Connector::new(url, "posthaste migrate", &monitor)?.with_password(&options.password)?;
     let (client, connection) =
         connector.connect(None).await.map_err(|error| connecting(error).into_error(DOING, true))?;
     let observer = LockObserver { connector };
-    let (report, _) = futures_util::future::join(run(client, &observer, migrations), connection).await;
+    let (report, _) =
+        futures_util::future::join(run(client, &observer, options, migrations), connection).await;
     report
 }
 
-/// Runs the missing migrations, then creates the roles and grants. Dropping the client at the end closes the connection
-/// and releases the advisory lock.
+/// Creates or checks the roles, runs the missing migrations and sets the rights. Dropping the client at the end closes
+/// the connection and releases the advisory lock.
 async fn run(
     client: Client,
     observer: &LockObserver,
+    options: &MigrateOptions,
     migrations: &[Migration],
 ) -> StoreResult<MigrateReport> {
     acquire_lock(&client).await?;
@@ -90,17 +83,17 @@ async fn run(
     execute(&client, include_str!("sql/migrate/create_schema.sql")).await?;
     let applied = applied(&client).await.map_err(store_error)?;
     let planned = migration::plan(migrations, &applied).map_err(|error| refused(&error))?;
+    let roles = database_roles::prepare(&client, options).await?;
     let mut report = MigrateReport {
         applied: Vec::new(),
         version: migrations.last().map_or(0, |migration| migration.version),
+        statements_to_run: Vec::new(),
     };
     for migration in planned {
         apply(&client, observer, migration).await?;
         report.applied.push(migration.version);
     }
-    create_roles(&client).await?;
-    let rights = format!("BEGIN;\n{}COMMIT;", grants::postgres_grants());
-    execute_with_retries(&client, &rights).await.map_err(store_error)?;
+    report.statements_to_run = roles.grant(&client).await?;
     Ok(report)
 }
 
@@ -266,7 +259,7 @@ fn progress_statement(migration: &Migration, finished_at: &str) -> String {
 
 /// Runs a statement. Retries it after a lock timeout, a deadlock, or a concurrent update of a shared catalog row by the
 /// migration of another database.
-async fn execute_with_retries(client: &Client, sql: &str) -> Result<(), Error> {
+pub(super) async fn execute_with_retries(client: &Client, sql: &str) -> Result<(), Error> {
     for _ in 1..TRIES_MAX {
         match client.batch_execute(sql).await {
             Err(error) if is_transient(&error) => {
@@ -287,57 +280,6 @@ fn is_transient(error: &Error) -> bool {
         || (*db.code() == SqlState::INTERNAL_ERROR && db.message().contains("concurrently"))
 }
 
-/// Creates the roles and makes the login a member of each. Roles belong to the cluster, so they may exist already or be
-/// created concurrently.
-async fn create_roles(client: &Client) -> StoreResult<()> {
-    for role in DbRole::ALL {
-        let name = role.name();
-        let there = client.query("SELECT FROM pg_catalog.pg_roles WHERE rolname = $1", &[&name]).await;
-        if there.map_err(store_error)?.is_empty() {
-            match execute_with_retries(client, &format!("CREATE ROLE {name} NOLOGIN")).await {
-                Err(error) if already_exists(&error) => {}
-                Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
-                    return Err(StoreError::Unusable {
-                        what: format!(
-                            "this login may not create the role {name}: give it CREATEROLE, or let an \
-                             administrator run CREATE ROLE {name} NOLOGIN for it"
-                        ),
-                    });
-                }
-                outcome => outcome.map_err(store_error)?,
-            }
-        }
-        join_role(client, name).await?;
-    }
-    Ok(())
-}
-
-fn already_exists(error: &Error) -> bool {
-    [Some(&SqlState::DUPLICATE_OBJECT), Some(&SqlState::UNIQUE_VIOLATION)].contains(&error.code())
-}
-
-/// Makes the login a member of a role, unless it is a superuser or already a member. Logs a warning if the login may
-/// not grant the role to itself; then every role needs its own URL.
-async fn join_role(client: &Client, name: &str) -> StoreResult<()> {
-    let sql = "SELECT rolsuper OR pg_has_role(current_user, $1::name, 'MEMBER') \
-               FROM pg_catalog.pg_roles WHERE rolname = current_user";
-    let row = client.query_one(sql, &[&name]).await.map_err(store_error)?;
-    if row.try_get(0).map_err(store_error)? {
-        return Ok(());
-    }
-    match execute_with_retries(client, &format!("GRANT {name} TO CURRENT_USER")).await {
-        Err(error) if already_exists(&error) => Ok(()),
-        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
-            tracing::warn!(
-                role = name,
-                "the migrating login is not a member of this role and cannot grant it to itself"
-            );
-            Ok(())
-        }
-        outcome => outcome.map_err(store_error),
-    }
-}
-
 async fn execute(client: &Client, sql: &str) -> StoreResult<()> {
     execute_with_retries(client, sql).await.map_err(|error| match error.code() {
         Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Unusable {
@@ -347,12 +289,12 @@ async fn execute(client: &Client, sql: &str) -> StoreResult<()> {
     })
 }
 
-fn server_message(error: &Error) -> String {
+pub(super) fn server_message(error: &Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned())
 }
 
 /// Converts a driver error. Migrating is idempotent, so a call whose connection is lost counts as not done.
-fn store_error(error: Error) -> StoreError {
+pub(super) fn store_error(error: Error) -> StoreError {
     classify(error, Phase::BeforeCommit).into_error(DOING, true)
 }
 

@@ -1,8 +1,9 @@
 //! The PostgreSQL store (version 15 and later), for many processes on many machines. [`roles`] has one module per role,
 //! each with a connection pool that has the rights of the role; [`conn`] contains pools, sessions, errors and values;
-//! [`migrate`] creates the schema.
+//! [`migrate`] creates the schema, and [`database_roles`] the roles.
 
 mod conn;
+mod database_roles;
 mod lock_wait;
 mod migrate;
 mod roles;
@@ -14,7 +15,8 @@ pub use conn::options::PostgresOptions;
 pub use conn::password::PasswordSource;
 pub use conn::pool::PoolStatus;
 pub use conn::scratch::{create_database, drop_database, url_with_database, vacuum_database};
-pub use migrate::{MIGRATIONS, MigrateReport, migrate, migrate_with, migrate_with_password};
+pub use database_roles::{AdministratorSql, LoginRoles, MigrateOptions, RoleSource};
+pub use migrate::{MIGRATIONS, MigrateReport, migrate, migrate_with};
 pub use roles::announce::PostgresAnnouncer;
 pub use roles::cleaner::PostgresCleaner;
 pub use roles::dead_letter::PostgresDeadLetters;
@@ -30,11 +32,13 @@ pub use roles::router::PostgresRouter;
 pub use roles::subscriptions::PostgresSubscriptions;
 pub use roles::worker::PostgresWorker;
 
+use crate::RolePrefix;
 use crate::grants::DbRole;
 use crate::remote::{Call, Fault};
 use conn::pool::RolePool;
 use conn::session::Session;
 use conn::value::instant;
+use database_roles::record::{self, RoleRecord};
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{Cause, ClockSample, StoreError, StoreResult, Stores};
 use std::sync::{Arc, Weak};
@@ -56,6 +60,8 @@ struct Pools {
     /// Whether all roles use one login.
     shares_login: bool,
     monitor: ConnectionMonitor,
+    /// The prefix of the roles, or `None` if the database has no roles.
+    prefix: Option<RolePrefix>,
     event_ingest_writer: RolePool,
     subscription_admin: RolePool,
     router_worker: RolePool,
@@ -114,7 +120,8 @@ impl PostgresStore {
         if let Some(role) = options.roles.iter().copied().find(|role| options.login(*role).is_none()) {
             return Err(conn::options::no_login(role));
         }
-        let pool = |role| RolePool::new(role, options);
+        let prefix = role_prefix(options, home).await?;
+        let pool = |role| RolePool::new(role, options, prefix.as_ref());
         let pools = Pools {
             home,
             roles: options.roles.clone(),
@@ -132,6 +139,7 @@ impl PostgresStore {
             key_keeper: pool(DbRole::KeyKeeper)?,
             viewer: pool(DbRole::Viewer)?,
             event_publisher: pool(DbRole::EventPublisher)?,
+            prefix,
         };
         let store = Self { pools: Arc::new(pools) };
         store.check_schema().await?;
@@ -167,7 +175,7 @@ impl PostgresStore {
                     Err(migrate::never_migrated())
                 }
                 Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => {
-                    Err(cannot_read_schema(self.pools.home))
+                    Err(cannot_read_schema(self.pools.home, self.pools.prefix.as_ref()))
                 }
                 Some(_) | None => Err(StoreError::Refused { doing, source }),
             },
@@ -180,16 +188,36 @@ fn code_of(cause: &Cause) -> Option<&SqlState> {
     cause.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code)
 }
 
+/// Reads which roles the database was migrated for, on a connection without a role. Returns their prefix, or `None` if
+/// the database has no roles. A database without a record was migrated by version 0.1, or not at all.
+async fn role_prefix(options: &PostgresOptions, home: DbRole) -> StoreResult<Option<RolePrefix>> {
+    let configured = &options.role_prefix;
+    let read = |mut session: Session| async move { RoleRecord::of(&session.read(record::READ, &[]).await?) };
+    let call = Call::repeatable("reading the roles of the database");
+    match RolePool::new(home, options, None)?.call(call, read).await? {
+        Some(RoleRecord::None) => Ok(None),
+        Some(RoleRecord::Prefix(prefix)) if prefix != *configured => {
+            Err(record::mismatch(&prefix, configured))
+        }
+        Some(RoleRecord::Prefix(_)) | None => Ok(Some(configured.clone())),
+    }
+}
+
 /// Returns the error for a login that may not read the schema: either the rights were never granted, or the login is
-/// not a member of the role.
-fn cannot_read_schema(role: DbRole) -> StoreError {
-    let name = role.name();
-    StoreError::Unusable {
-        what: format!(
+/// not a member of the role, or the database has no roles and the login is not the owner.
+fn cannot_read_schema(role: DbRole, prefix: Option<&RolePrefix>) -> StoreError {
+    let what = match prefix.map(|prefix| prefix.role(role)) {
+        Some(name) => format!(
             "the login of the role {name} may not read the schema: run `posthaste migrate` first, or \
              grant {name} to the login"
         ),
-    }
+        None => {
+            "this login may not read the schema: the database was migrated with --roles none, so use the \
+                 login that migrated it"
+                .to_owned()
+        }
+    };
+    StoreError::Unusable { what }
 }
 
 impl Stores for PostgresStore {

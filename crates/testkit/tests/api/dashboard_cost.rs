@@ -109,7 +109,7 @@ struct Server {
 impl Server {
     async fn with(deliveries: i64) -> Self {
         let h = Harness::postgres("cost").await;
-        let client = postgres::client(h.url()).await;
+        let client = postgres::client(&postgres::as_admin(h.url())).await;
         let script = finished_history(include_str!("dashboard_cost_postgres.sql"), deliveries);
         client.batch_execute(&script).await.unwrap_or_else(|error| panic!("{error:?}"));
         report_health(&h.store, T0).await;

@@ -132,9 +132,10 @@ async fn a_refused_login_of_the_database_is_not_shown() {
     let login = h.url().rsplit('/').next().expect("a database").to_owned() + "_keys";
     let mut options = PostgresOptions::new(h.url());
     options.role_urls.push((DbRole::KeyKeeper, url_with(h.url(), Some(&login), None)));
-    h.direct.run(&format!("CREATE ROLE {login} LOGIN IN ROLE key_keeper")).await;
+    let admin = h.admin().await;
+    admin.run(&format!("CREATE ROLE {login} LOGIN IN ROLE key_keeper")).await;
     h.store = PostgresStore::connect(&options).await.expect("the store");
-    h.direct.run(&format!("ALTER ROLE {login} NOLOGIN")).await;
+    admin.run(&format!("ALTER ROLE {login} NOLOGIN")).await;
     let api = TestApi::start(h).await;
     for answer in [
         api.get("/v1/events").key("some-key").send().await,
@@ -144,7 +145,7 @@ async fn a_refused_login_of_the_database_is_not_shown() {
         assert!(answer.text().contains("has the cause"), "{}", answer.text());
         assert!(!answer.text().contains(&login) && !answer.text().contains("log in"), "{}", answer.text());
     }
-    api.h.direct.run(&format!("DROP ROLE {login}")).await;
+    admin.run(&format!("DROP ROLE {login}")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

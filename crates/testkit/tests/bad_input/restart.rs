@@ -8,7 +8,7 @@ use posthaste_core::ports::{
 };
 use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
 use posthaste_testkit::fixtures::{POLICY, T0, claim, event, named_event};
-use posthaste_testkit::postgres::client;
+use posthaste_testkit::postgres::{client, shared_roles};
 use posthaste_testkit::private_server::PrivateServer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ async fn call_every_role(store: &PostgresStore) -> Vec<(&'static str, StoreResul
 async fn a_store_survives_restarts_of_the_server() {
     let server = PrivateServer::start("restart");
     let url = server.url("postgres");
-    migrate(&url).await.expect("the migration");
+    migrate(&url, &shared_roles()).await.expect("the migration");
     let store = PostgresStore::connect(&PostgresOptions::new(&url)).await.expect("the store");
     for how in ["fast", "immediate"] {
         for (role, outcome) in call_every_role(&store).await {
@@ -63,7 +63,7 @@ async fn a_store_survives_restarts_of_the_server() {
 async fn acknowledged_events_survive_restarts() {
     let server = PrivateServer::start("restart");
     let url = server.url("postgres");
-    migrate(&url).await.expect("the migration");
+    migrate(&url, &shared_roles()).await.expect("the migration");
     let store = PostgresStore::connect(&PostgresOptions::new(&url)).await.expect("the store");
     let (stop, accepted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let mut callers = tokio::task::JoinSet::new();

@@ -6,18 +6,18 @@ use posthaste_core::ports::IngestStore as _;
 use posthaste_core::ports::Stores as _;
 use posthaste_store::postgres::{ConnectionMonitor, PostgresOptions, PostgresStore, migrate};
 use posthaste_testkit::fixtures::{T0, event};
-use posthaste_testkit::postgres::client;
+use posthaste_testkit::postgres::{client, shared_roles};
 use posthaste_testkit::private_server::PrivateServer;
 
 fn url(servers: &[&PrivateServer], parameters: &str) -> String {
     let folder =
         |server: &&PrivateServer| server.socket().parent().unwrap().display().to_string().replace('/', "%2F");
     let hosts: Vec<String> = servers.iter().map(folder).collect();
-    format!("postgres://posthaste_test@{}/postgres?{parameters}", hosts.join(","))
+    format!("postgres://posthaste_owner@{}/postgres?{parameters}", hosts.join(","))
 }
 
 async fn set_read_only(server: &PrivateServer, value: &str) {
-    let admin = client(&server.url("postgres")).await;
+    let admin = client(&server.admin_url("postgres")).await;
     let sql =
         format!("SET transaction_read_only = off; ALTER SYSTEM SET default_transaction_read_only = {value}");
     for statement in sql.split("; ") {
@@ -65,11 +65,11 @@ async fn unreachable_hosts_are_skipped_and_named() {
     let server = PrivateServer::start("skip");
     let folder = server.socket().parent().unwrap().display().to_string().replace('/', "%2F");
     let connected =
-        connect(&format!("postgres://posthaste_test@127.0.0.1:1,no.such.host.invalid,{folder}/postgres"))
+        connect(&format!("postgres://posthaste_owner@127.0.0.1:1,no.such.host.invalid,{folder}/postgres"))
             .await;
     connected.expect("the third host");
     let error =
-        connect("postgres://posthaste_test@127.0.0.1:1,no.such.host.invalid/postgres").await.unwrap_err();
+        connect("postgres://posthaste_owner@127.0.0.1:1,no.such.host.invalid/postgres").await.unwrap_err();
     for part in ["127.0.0.1:1: ", "refused", "no.such.host.invalid:5432: the host name cannot be resolved"] {
         assert!(error.contains(part), "{error}");
     }
@@ -98,7 +98,7 @@ async fn connections(server: &PrivateServer) -> i64 {
 async fn server_that_becomes_read_only_is_left_by_all_connections() {
     let (first, second) = (PrivateServer::start("first"), PrivateServer::start("second"));
     for server in [&first, &second] {
-        migrate(&server.url("postgres")).await.unwrap();
+        migrate(&server.url("postgres"), &shared_roles()).await.unwrap();
     }
     let monitor = ConnectionMonitor::default();
     let options =

@@ -3,11 +3,12 @@
 use crate::certificates::{Authority, Folder, Identity};
 use posthaste_core::ports::ListenStore as _;
 use posthaste_store::postgres::{ConnectedServer, ConnectionMonitor, PostgresListener};
+use posthaste_testkit::postgres::{OWNER, client};
 use posthaste_testkit::private_server::PrivateServer;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-pub(crate) const USER: &str = "posthaste_test";
+pub(crate) const USER: &str = OWNER;
 const PASSWORD: &str = "hush";
 
 /// A server that accepts logins with a password over TCP.
@@ -27,7 +28,7 @@ pub(crate) struct TlsSettings<'a> {
 impl TlsServer {
     pub(crate) async fn start(what: &str) -> Self {
         let server = PrivateServer::start(what);
-        let admin = posthaste_testkit::postgres::client(&server.url("postgres")).await;
+        let admin = client(&server.admin_url("postgres")).await;
         admin.batch_execute(&format!("ALTER ROLE {USER} PASSWORD '{PASSWORD}'")).await.expect("a password");
         drop(admin);
         let port = free_port();

@@ -89,7 +89,7 @@ struct Server {
 impl Server {
     async fn with(name: &str, script: &[(&str, i64)]) -> Self {
         let url = postgres::migrated_database(name).await;
-        let client = postgres::client(&url).await;
+        let client = postgres::client(&postgres::as_admin(&url)).await;
         let begin = "SET search_path = posthaste; SET session_replication_role = replica;";
         client.batch_execute(begin).await.expect("a setting");
         client.batch_execute(NO_AUTOVACUUM).await.expect("a setting");

@@ -45,7 +45,8 @@ async fn deliver<S: Stores>(pipeline: &mut Pipeline<S>, batches: u32) {
 async fn statements_and_round_trips_on_postgres_are_bounded() {
     let url = postgres::migrated_database("budget").await;
     let proxy = Proxy::start(postgres::server_address(&url), Mode::Count).await;
-    let through = postgres::url_with(&url, None, Some(proxy.address));
+    // The proxy does not understand the negotiation of TLS.
+    let through = postgres::url_with(&url, None, Some(proxy.address)) + "?sslmode=disable";
     let store = PostgresStore::connect(&PostgresOptions::new(through)).await.expect("the store");
     let mut pipeline = Pipeline::new(store, BATCH).await;
     deliver(&mut pipeline, UNCOUNTED).await;
@@ -67,7 +68,7 @@ async fn statements_and_round_trips_on_postgres_are_bounded() {
 async fn commits_and_flushes_on_postgres_are_bounded() {
     let server = PrivateServer::start_with("budget", Flushing::On, 64);
     let mut pipeline = Pipeline::new(server.migrated_store().await, BATCH).await;
-    let admin = postgres::client(&server.url("postgres")).await;
+    let admin = postgres::client(&server.admin_url("postgres")).await;
     // Background activity of the server would be counted as well.
     for setting in ["autovacuum = off", "wal_writer_delay = '10s'", "wal_writer_flush_after = '1GB'"] {
         admin.batch_execute(&format!("ALTER SYSTEM SET {setting}")).await.expect("a setting");
@@ -126,7 +127,7 @@ async fn on_postgres_no_statement_touches_more_pages_with_ten_times_the_history(
     let server = PrivateServer::start_with("touched", Flushing::Off, 128);
     server.restart_with("shared_preload_libraries = 'pg_stat_statements'");
     let mut pipeline = Pipeline::new(server.migrated_store().await, BATCH).await;
-    let admin = postgres::client(&server.url("postgres")).await;
+    let admin = postgres::client(&server.admin_url("postgres")).await;
     admin.batch_execute("CREATE EXTENSION pg_stat_statements").await.expect("the extension");
     deliver(&mut pipeline, GROWN_BATCHES).await;
     admin.batch_execute("SELECT pg_stat_statements_reset()").await.expect("a new count");

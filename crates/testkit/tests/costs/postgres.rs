@@ -29,7 +29,7 @@ const NO_STATISTICS: &str = "
 #[tokio::test]
 async fn no_statement_reads_history() {
     let url = postgres::migrated_database("history").await;
-    let client = postgres::client(&url).await;
+    let client = postgres::client(&postgres::as_admin(&url)).await;
     let mut wrong = Vec::new();
     for (state, prepare) in STATES {
         client.batch_execute("SET statement_timeout = 0").await.expect("a setting");

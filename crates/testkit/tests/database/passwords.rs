@@ -1,13 +1,13 @@
 //! Tests the sources of database passwords on a server that requires SCRAM: a file that is replaced while a store is in
 //! use, and a command, for pools, LISTEN, migrations and temporary databases.
 
-use posthaste_core::ports::{ListenStore as _, StoreError, Stores as _};
+use posthaste_core::ports::{ListenStore as _, StoreError, StoreResult, Stores as _};
 use posthaste_store::grants::DbRole;
 use posthaste_store::postgres::{
-    ConnectFailure, ConnectionMonitor, PasswordSource, PostgresListener, PostgresOptions, PostgresStore,
-    create_database, drop_database, migrate_with_password, vacuum_database,
+    ConnectFailure, ConnectionMonitor, MigrateOptions, MigrateReport, PasswordSource, PostgresListener,
+    PostgresOptions, PostgresStore, create_database, drop_database, migrate, vacuum_database,
 };
-use posthaste_testkit::postgres::{client, url_with};
+use posthaste_testkit::postgres::{client, shared_roles, url_with};
 use posthaste_testkit::private_server::PrivateServer;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ impl Locked {
     /// Starts a server and creates a login with the password `one`.
     async fn start(name: &str) -> Self {
         let server = PrivateServer::start(name);
-        let admin = client(&server.url("postgres")).await;
+        let admin = client(&server.admin_url("postgres")).await;
         admin.batch_execute("CREATE ROLE guarded LOGIN SUPERUSER PASSWORD 'one'").await.unwrap();
         server.require_passwords();
         let url = url_with(&server.url("postgres"), Some("guarded"), None);
@@ -58,6 +58,10 @@ impl Locked {
     fn options(&self, password: &PasswordSource) -> PostgresOptions {
         PostgresOptions { password: password.clone(), ..PostgresOptions::new(&self.url) }
     }
+}
+
+async fn migrate_with_password(url: &str, password: &PasswordSource) -> StoreResult<MigrateReport> {
+    migrate(url, &MigrateOptions { password: password.clone(), ..shared_roles() }).await
 }
 
 /// Returns the error and its causes as one text.
@@ -138,7 +142,7 @@ async fn a_password_command_runs_once_for_each_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_password_command_is_a_failure_to_connect() {
     let locked = Locked::start("failing").await;
-    migrate_with_password(&locked.server.url("postgres"), &PasswordSource::Url).await.unwrap();
+    migrate_with_password(&locked.server.admin_url("postgres"), &PasswordSource::Url).await.unwrap();
     let hanging = "sleep 1000";
     for (command, reason) in [
         ("echo hush; exit 7", "failed with exit status: 7"),

@@ -7,11 +7,11 @@ use posthaste_core::ports::{
     RouteTake, RouterStore as _, Stores as _, WorkerStore as _,
 };
 use posthaste_store::grants::DbRole;
-use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
+use posthaste_store::postgres::{MigrateOptions, PostgresOptions, PostgresStore, migrate};
 use posthaste_testkit::fixtures::{
     POLICY, T0, at, claim, delivered, event, leases, quota, subscribe_verified, subscription,
 };
-use posthaste_testkit::postgres::client;
+use posthaste_testkit::postgres::{client, shared_roles};
 use posthaste_testkit::private_server::PrivateServer;
 use std::time::{Duration, Instant};
 
@@ -19,16 +19,17 @@ const TAKE: RouteTake = RouteTake { from: None, events_max: 100 };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_databases_create_the_roles_of_a_new_cluster_concurrently() {
-    let server = PrivateServer::start("eight");
-    let admin = client(&server.url("postgres")).await;
+    let server = PrivateServer::start_empty("eight");
+    let admin = client(&server.admin_url("postgres")).await;
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..8 {
         admin.batch_execute(&format!("CREATE DATABASE d{number}")).await.unwrap();
     }
     for number in 0..8 {
-        let url = server.url(&format!("d{number}"));
+        let url = server.admin_url(&format!("d{number}"));
         tasks.spawn(async move {
-            migrate(&url).await.unwrap();
+            let options = MigrateOptions { share_roles: true, ..MigrateOptions::default() };
+            migrate(&url, &options).await.unwrap();
             PostgresStore::connect(&PostgresOptions::new(url)).await.unwrap();
         });
     }
@@ -64,7 +65,7 @@ async fn a_dropped_call_leaves_no_transaction_and_no_locks() {
     let subscription_id = subscribe_verified(&store, subscription("a"), T0).await;
     store.ingest().insert_events(vec![vec![event("a")]], T0).await.unwrap();
     store.router().route_events(TAKE, T0).await.unwrap();
-    let admin = client(&server.url("postgres")).await;
+    let admin = client(&server.admin_url("postgres")).await;
     let quota = quota(subscription_id, 5);
     for _ in 0..8 {
         // The transaction has started, and its second statement is blocked.
@@ -95,7 +96,7 @@ async fn only_repeatable_work_commits_without_a_flush() {
     server.restart_with("wal_writer_delay = '10s'");
     let store = server.migrated_store().await;
     let subscription_id = subscribe_verified(&store, subscription("a"), T0).await;
-    let admin = client(&server.url("postgres")).await;
+    let admin = client(&server.admin_url("postgres")).await;
     // Otherwise a query may prune catalog rows from the migrations, which writes to the WAL without a flush.
     admin.batch_execute("VACUUM").await.unwrap();
     let waits = async |expected: bool, what: &str| {
@@ -129,14 +130,14 @@ async fn only_repeatable_work_commits_without_a_flush() {
 #[tokio::test]
 async fn a_clock_sample_starts_after_the_connection_is_acquired() {
     let server = PrivateServer::start("clock");
-    migrate(&server.url("postgres")).await.expect("the migration");
+    migrate(&server.url("postgres"), &shared_roles()).await.expect("the migration");
     let options = PostgresOptions {
         roles: vec![DbRole::Viewer],
         connections_max: 1,
         ..PostgresOptions::new(server.url("postgres"))
     };
     let store = PostgresStore::connect(&options).await.expect("the store");
-    let locker = client(&server.url("postgres")).await;
+    let locker = client(&server.admin_url("postgres")).await;
     locker
         .batch_execute("BEGIN; LOCK TABLE posthaste.events IN ACCESS EXCLUSIVE MODE")
         .await
@@ -144,7 +145,7 @@ async fn a_clock_sample_starts_after_the_connection_is_acquired() {
     // The only connection is blocked by the table lock.
     let reader = store.reader();
     let reading = tokio::spawn(async move { reader.event(EventId::from_store(1)).await });
-    let watcher = client(&server.url("postgres")).await;
+    let watcher = client(&server.admin_url("postgres")).await;
     let waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     while watcher.query(waiting, &[]).await.expect("the activity").is_empty() {}
     let mut sampling = std::pin::pin!(store.sample_clock());

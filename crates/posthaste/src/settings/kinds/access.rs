@@ -5,6 +5,7 @@ use crate::database::{DatabaseUrl, ServerUrl};
 use crate::settings::secret::Secret;
 use posthaste_services::seal::{BadSealingKeys, PlainSecrets, SealingKeys};
 use posthaste_store::postgres::check_url;
+use posthaste_store::{NotAPrefix, RolePrefix};
 use std::collections::HashSet;
 
 /// A database URL for either engine.
@@ -44,6 +45,23 @@ impl Kind for ServerAt {
 
     fn accepts(&self) -> String {
         "postgres://<user>@<host>/<database>".to_owned()
+    }
+}
+
+/// The prefix of the names of the database roles.
+#[derive(Debug)]
+pub(in crate::settings) struct Prefix;
+
+impl Kind for Prefix {
+    type Value = RolePrefix;
+    const METAVAR: &'static str = "PREFIX";
+
+    fn read(&self, text: &str) -> Result<RolePrefix, String> {
+        RolePrefix::parse(text).map_err(|_| self.accepts())
+    }
+
+    fn accepts(&self) -> String {
+        NotAPrefix.to_string()
     }
 }
 

@@ -46,6 +46,7 @@ fn healthy() -> World {
             dead_tuples: Observed::Seen(vec![]),
             write_ahead_log: Observed::Without,
             exposed_files: Observed::Seen(vec![]),
+            has_roles: Observed::Seen(true),
         },
         warnings: vec![],
     }
@@ -131,5 +132,6 @@ fn each_fault_is_reported_by_its_own_check() {
     let tuples = |live, dead| DeadTuples { table: "finished_jobs".to_owned(), live, dead };
     check("vacuum", Warning, |world| world.upkeep.dead_tuples = Observed::Seen(vec![tuples(100, 200_001)]));
     check("files", Warning, |world| world.upkeep.exposed_files = Observed::Seen(vec!["a.db".to_owned()]));
+    check("rights", Warning, |world| world.upkeep.has_roles = Observed::Seen(false));
     check("vacuum", Ok, |world| world.upkeep.dead_tuples = Observed::Seen(vec![tuples(9_000_000, 200_001)]));
 }

@@ -100,7 +100,9 @@ pub(crate) fn connecting(error: ConnectError) -> Fault {
         return Fault::Unusable(format!("{what}: {error}"));
     }
     match error.code().map(SqlState::code) {
-        Some("22023") => Fault::Unusable(format!("{error}: run `posthaste migrate` first, which creates it")),
+        Some("22023") => Fault::Unusable(format!(
+            "{error}: run `posthaste migrate` first, which creates it, with the same POSTHASTE_ROLE_PREFIX"
+        )),
         Some("42501") => {
             Fault::Unusable(format!("this login may not use its role: {error}; grant the role to the login"))
         }

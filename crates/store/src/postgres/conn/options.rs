@@ -1,9 +1,9 @@
 //! Options for a PostgreSQL store: URLs, roles, pool size and timeouts.
 
-use crate::Observer;
 use crate::grants::DbRole;
 use crate::postgres::conn::monitor::ConnectionMonitor;
 use crate::postgres::conn::password::PasswordSource;
+use crate::{Observer, RolePrefix};
 use posthaste_core::ports::StoreError;
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ pub struct PostgresOptions {
     /// The roles that this process uses. The first is also used to check the schema, to read the time, to report
     /// presence and to notify other processes.
     pub roles: Vec<DbRole>,
+    /// The prefix of the role names, which must be that of the migration.
+    pub role_prefix: RolePrefix,
     /// The maximum number of connections per role.
     pub connections_max: usize,
     /// The maximum time that a call waits for a connection if all are in use.
@@ -37,6 +39,7 @@ impl std::fmt::Debug for PostgresOptions {
             .field("role_urls", &own_logins)
             .field("password", &self.password)
             .field("roles", &self.roles)
+            .field("role_prefix", &self.role_prefix)
             .field("connections_max", &self.connections_max)
             .field("wait_timeout", &self.wait_timeout)
             .finish_non_exhaustive()
@@ -54,6 +57,7 @@ impl Default for PostgresOptions {
             role_urls: Vec::new(),
             password: PasswordSource::default(),
             roles,
+            role_prefix: RolePrefix::default(),
             connections_max: 4,
             wait_timeout: Duration::from_secs(10),
             observer: Observer::default(),

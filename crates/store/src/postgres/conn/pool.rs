@@ -1,8 +1,7 @@
 //! One connection pool per database role. A role with its own URL uses that login; with the common URL, every new
-//! connection executes SET ROLE first. Connections are created on demand, and broken ones are replaced, so a pool
-//! survives server restarts.
+//! connection executes SET ROLE first, unless the database has no roles. Connections are created on demand, and broken
+//! ones are replaced, so a pool survives server restarts.
 
-use crate::Observer;
 use crate::grants::DbRole;
 use crate::postgres::conn::connect::Connector;
 use crate::postgres::conn::error::classify_pool;
@@ -11,6 +10,7 @@ use crate::postgres::conn::monitor::ConnectionMonitor;
 use crate::postgres::conn::options::{Login, PostgresOptions, no_login_text};
 use crate::postgres::conn::session::Session;
 use crate::remote::{Call, Fault};
+use crate::{Observer, RolePrefix};
 use deadpool::Runtime;
 use deadpool::managed::{self, Hook, Metrics, RecycleError, RecycleResult};
 use deadpool_postgres::ClientWrapper;
@@ -98,9 +98,15 @@ impl std::fmt::Debug for RolePool {
 }
 
 impl RolePool {
-    pub(crate) fn new(role: DbRole, options: &PostgresOptions) -> StoreResult<Self> {
+    /// Creates the pool of a role. `prefix` is the prefix of the roles in the database, or `None` to keep the rights of
+    /// the login.
+    pub(crate) fn new(
+        role: DbRole,
+        options: &PostgresOptions,
+        prefix: Option<&RolePrefix>,
+    ) -> StoreResult<Self> {
         let program = format!("posthaste {}", role.name());
-        let pool = options.login(role).map(|login| build(login, &program, options)).transpose()?;
+        let pool = options.login(role).map(|login| build(login, &program, options, prefix)).transpose()?;
         Ok(Self { role, pool, observer: options.observer.clone(), monitor: options.monitor.clone() })
     }
 
@@ -146,9 +152,15 @@ impl RolePool {
     }
 }
 
-fn build(login: Login<'_>, program: &str, options: &PostgresOptions) -> StoreResult<Pool> {
+fn build(
+    login: Login<'_>,
+    program: &str,
+    options: &PostgresOptions,
+    prefix: Option<&RolePrefix>,
+) -> StoreResult<Pool> {
     let connector = Connector::new(login.url, program, &options.monitor)?.with_password(&options.password)?;
-    let setup = login.takes_role.map(|role| format!("SET ROLE {}", role.name()));
+    let role = login.takes_role.zip(prefix).map(|(role, prefix)| prefix.role(role));
+    let setup = role.map(|role| format!("SET ROLE {role}"));
     Pool::builder(Manager { monitor: options.monitor.clone(), connector, setup })
         .max_size(options.connections_max.max(1))
         .wait_timeout(Some(options.wait_timeout))

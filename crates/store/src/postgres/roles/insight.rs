@@ -26,12 +26,14 @@ pub struct PostgresInsight {
     pool: RolePool,
     monitor: ConnectionMonitor,
     shares_login: bool,
+    has_roles: bool,
 }
 
 impl PostgresInsight {
     pub(crate) fn new(store: &PostgresStore) -> Self {
         let (monitor, shares_login) = (store.pools.monitor.clone(), store.pools.shares_login);
-        Self { pool: store.pool(DbRole::Viewer), monitor, shares_login }
+        let has_roles = store.pools.prefix.is_some();
+        Self { pool: store.pool(DbRole::Viewer), monitor, shares_login, has_roles }
     }
 }
 
@@ -60,7 +62,8 @@ impl InsightStore for PostgresInsight {
     }
 
     async fn upkeep(&self) -> StoreResult<Upkeep> {
-        self.pool.call(Call::repeatable("reading maintenance information"), upkeep).await
+        let upkeep = self.pool.call(Call::repeatable("reading maintenance information"), upkeep).await?;
+        Ok(Upkeep { has_roles: Observed::Seen(self.has_roles), ..upkeep })
     }
 
     async fn server(&self) -> StoreResult<Option<ServerFacts>> {
@@ -201,6 +204,7 @@ async fn upkeep(mut session: Session) -> Result<Upkeep, Fault> {
         dead_tuples: Observed::Seen(rows.iter().map(tuples).collect::<Result<_, Fault>>()?),
         write_ahead_log: Observed::Without,
         exposed_files: Observed::Without,
+        has_roles: Observed::Without,
     })
 }
 

@@ -74,6 +74,7 @@ impl InsightStore for SqliteInsight {
             holding_slots: Observed::Without,
             dead_tuples: Observed::Without,
             write_ahead_log: Observed::Seen(self.0.threads.log.seen()),
+            has_roles: Observed::Without,
             exposed_files: Observed::Seen(permissions::exposed_files(&self.0.threads.path)),
         })
     }

@@ -5,7 +5,7 @@ use posthaste_store::migration::Migration;
 use posthaste_store::postgres::{self, PostgresOptions, PostgresStore};
 use posthaste_store::sqlite::{self, SqliteOptions, SqliteStore};
 use posthaste_testkit::direct::Direct;
-use posthaste_testkit::postgres::{empty_database, migrated_database};
+use posthaste_testkit::postgres::{empty_database, migrated_database, shared_roles};
 
 const CHANGED: &[Migration] = &[Migration { version: 1, name: "foundation", sql: "SELECT 1;" }];
 
@@ -78,13 +78,16 @@ async fn postgres_refuses_a_mismatched_schema() {
     for Misfit { sql, migrating, serving } in MISFITS {
         let url = migrated_database("fit").await;
         check(
-            postgres::migrate_with(&url, CHANGED).await,
+            postgres::migrate_with(&url, &shared_roles(), CHANGED).await,
             &["migration 1 (foundation) was changed"],
             "a changed file",
         );
-        assert_eq!(postgres::migrate(&url).await.expect("nothing to do").applied, [0_u32; 0]);
+        assert_eq!(
+            postgres::migrate(&url, &shared_roles()).await.expect("nothing to do").applied,
+            [0_u32; 0]
+        );
         Direct::postgres(&url).await.run(sql).await;
-        check(postgres::migrate(&url).await, migrating, sql);
+        check(postgres::migrate(&url, &shared_roles()).await, migrating, sql);
         check(PostgresStore::connect(&PostgresOptions::new(&url)).await, serving, sql);
     }
 }

@@ -7,7 +7,7 @@ use posthaste_store::migration::Migration;
 use posthaste_store::postgres::{MIGRATIONS, migrate_with};
 use posthaste_testkit::direct::Direct;
 use posthaste_testkit::harness::Harness;
-use posthaste_testkit::postgres::{admin_url, client, url_of};
+use posthaste_testkit::postgres::{OWNER, admin_url, client, shared_roles, url_of};
 use std::time::Duration;
 use tokio_postgres::Client;
 
@@ -84,7 +84,7 @@ impl Place {
 async fn copy_of(url: &str, name: &str) -> String {
     let (_, original) = url.rsplit_once('/').expect("a database");
     let copy = format!("{original}_{name}");
-    let sql = format!("CREATE DATABASE {copy} TEMPLATE {original}");
+    let sql = format!("CREATE DATABASE {copy} TEMPLATE {original} OWNER {OWNER}");
     client(&admin_url()).await.batch_execute(&sql).await.expect("a copy");
     url_of(&copy)
 }
@@ -116,13 +116,13 @@ async fn check(url: &str, place: Place, end: End) {
     let changes = direct.number("SELECT count(*) FROM subscription_changes").await;
     if matches!(place, Place::Building) {
         // The lock that blocks the build would also block the previous migration.
-        migrate_with(url, &list()[..=MIGRATIONS.len()]).await.expect(&what);
+        migrate_with(url, &shared_roles(), &list()[..=MIGRATIONS.len()]).await.expect(&what);
     }
     let holder = client(url).await;
     place.hold(&holder).await;
     let migrator = {
         let url = url.to_owned();
-        tokio::spawn(async move { migrate_with(&url, &list()).await })
+        tokio::spawn(async move { migrate_with(&url, &shared_roles(), &list()).await })
     };
     let pid = tokio::time::timeout(PATIENCE, waiting_migrator(&direct, place)).await.expect(&what);
     match end {
@@ -136,7 +136,7 @@ async fn check(url: &str, place: Place, end: End) {
         End::Vanished => migrator.abort(),
     }
     place.release(&holder).await;
-    migrate_with(url, &list()).await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    migrate_with(url, &shared_roles(), &list()).await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
     assert_eq!(census(&direct).await, before, "{what}: rows were lost");
     check_is_migrated(&direct).await;
     let invalid = "SELECT count(*) FROM pg_index WHERE NOT indisvalid";

@@ -1,10 +1,10 @@
-//! Tests the PostgreSQL migrator: two at the same time, a login that is not a superuser, a migration interrupted
-//! after each of its statements, and databases that must be refused.
+//! Tests the PostgreSQL migrator: two at the same time, a migration interrupted after each of its statements, and
+//! databases that must be refused.
 
 use posthaste_core::ports::{StoreError, Stores as _};
 use posthaste_store::migration::Migration;
 use posthaste_store::postgres::{MIGRATIONS, PostgresOptions, PostgresStore, migrate, migrate_with};
-use posthaste_testkit::postgres::{client, empty_database, url_with};
+use posthaste_testkit::postgres::{client, empty_database, shared_roles, url_with};
 
 /// Returns the migrations of the program, followed by one with the SQL `next`.
 fn with(next: &'static str) -> Vec<Migration> {
@@ -24,23 +24,11 @@ fn refusal<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
 #[tokio::test]
 async fn concurrent_migrators_create_one_schema() {
     let url = empty_database("migrate").await;
-    let (one, two) = tokio::join!(migrate(&url), migrate(&url));
+    let options = shared_roles();
+    let (one, two) = tokio::join!(migrate(&url, &options), migrate(&url, &options));
     let (one, two) = (one.unwrap(), two.unwrap());
     assert_eq!(one.applied.len() + two.applied.len(), MIGRATIONS.len(), "{one:?} {two:?}");
-    assert!(migrate(&url).await.unwrap().applied.is_empty());
-    let store = PostgresStore::connect(&PostgresOptions::new(url)).await.unwrap();
-    assert!(store.now().await.is_ok());
-}
-
-#[tokio::test]
-async fn a_login_without_superuser_migrates_and_serves() {
-    let url = empty_database("migrate").await;
-    let name = url.rsplit('/').next().unwrap();
-    let (admin, login) = (client(&url).await, format!("owner_of_{name}"));
-    let grant = format!("CREATE ROLE {login} LOGIN CREATEROLE; GRANT CREATE ON DATABASE {name} TO {login}");
-    admin.batch_execute(&grant).await.unwrap();
-    let url = url_with(&url, Some(&login), None);
-    migrate(&url).await.unwrap();
+    assert!(migrate(&url, &shared_roles()).await.unwrap().applied.is_empty());
     let store = PostgresStore::connect(&PostgresOptions::new(url)).await.unwrap();
     assert!(store.now().await.is_ok());
 }
@@ -50,10 +38,10 @@ async fn a_missing_changed_or_newer_schema_is_refused_with_advice() {
     let url = empty_database("migrate").await;
     let options = PostgresOptions::new(&url);
     assert!(refusal(PostgresStore::connect(&options).await).contains("run `posthaste migrate` first"));
-    migrate_with(&url, &with("CREATE TABLE posthaste.more (a int);")).await.unwrap();
+    migrate_with(&url, &shared_roles(), &with("CREATE TABLE posthaste.more (a int);")).await.unwrap();
     assert!(refusal(PostgresStore::connect(&options).await).contains("newer"));
-    assert!(refusal(migrate(&url).await).contains("newer"));
-    let changed = migrate_with(&url, &with("CREATE TABLE posthaste.other (a int);")).await;
+    assert!(refusal(migrate(&url, &shared_roles()).await).contains("newer"));
+    let changed = migrate_with(&url, &shared_roles(), &with("CREATE TABLE posthaste.other (a int);")).await;
     assert!(refusal(changed).contains("was changed after it had been applied"));
     let missing = PostgresOptions::new(url_with(&url, Some("nobody_of_that_name"), None));
     assert!(refusal(PostgresStore::connect(&missing).await).contains("PostgreSQL refused the login"));
@@ -64,11 +52,11 @@ async fn a_failed_migration_is_rolled_back_and_named() {
     let url = empty_database("migrate").await;
     let broken = with("CREATE TABLE posthaste.more (a int);\nSELECT 1 / 0;");
     let message = format!("migration {} (next) failed", broken.last().unwrap().version);
-    assert!(refusal(migrate_with(&url, &broken).await).contains(&message));
+    assert!(refusal(migrate_with(&url, &shared_roles(), &broken).await).contains(&message));
     let client = client(&url).await;
     let row = client.query_one("SELECT to_regclass('posthaste.more')::text", &[]).await.unwrap();
     assert_eq!(row.get::<_, Option<String>>(0), None);
-    assert_eq!(migrate(&url).await.unwrap().applied, Vec::<u32>::new());
+    assert_eq!(migrate(&url, &shared_roles()).await.unwrap().applied, Vec::<u32>::new());
 }
 
 /// Interrupts a migration without a transaction after each of its steps. The next run must complete it without losing a
@@ -86,7 +74,7 @@ async fn a_migration_without_a_transaction_continues_where_it_stopped() {
     };
     for cut in 0..STEPS.len() {
         let url = empty_database("migrate").await;
-        migrate(&url).await.unwrap();
+        migrate(&url, &shared_roles()).await.unwrap();
         let client = client(&url).await;
         let fill = "INSERT INTO posthaste.events (event_type, payload) \
                     SELECT 'a.b', '{}' FROM generate_series(1, 1000)";
@@ -104,9 +92,9 @@ async fn a_migration_without_a_transaction_continues_where_it_stopped() {
             client.batch_execute(step).await.unwrap();
         }
         assert!(refusal(PostgresStore::connect(&PostgresOptions::new(&url)).await).contains("newer"));
-        assert_eq!(migrate_with(&url, &whole).await.unwrap().applied, [migration.version]);
+        assert_eq!(migrate_with(&url, &shared_roles(), &whole).await.unwrap().applied, [migration.version]);
         let row = client.query_one("SELECT count(*) FROM posthaste.events WHERE colour IS NULL", &[]);
         assert_eq!(row.await.unwrap().get::<_, i64>(0), 1000);
-        assert!(migrate_with(&url, &whole).await.unwrap().applied.is_empty());
+        assert!(migrate_with(&url, &shared_roles(), &whole).await.unwrap().applied.is_empty());
     }
 }

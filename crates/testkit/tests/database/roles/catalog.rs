@@ -4,6 +4,7 @@ use super::matrix::{POSTGRES_ONLY, ROLES, expected};
 use super::postgres_tries::RIGHTS;
 use posthaste_store::postgres::migrate;
 use posthaste_testkit::harness::Harness;
+use posthaste_testkit::postgres::shared_roles;
 use std::collections::BTreeSet;
 
 fn role_list() -> String {
@@ -127,6 +128,6 @@ async fn an_upgraded_database_has_the_rights_of_a_new_one() {
         h.direct.run(sql).await;
     }
     assert_ne!(h.direct.rows(RIGHTS).await, new);
-    migrate(h.url()).await.expect("the migration");
+    migrate(h.url(), &shared_roles()).await.expect("the migration");
     assert_eq!(h.direct.rows(RIGHTS).await, new);
 }

@@ -2,6 +2,7 @@
 //! others must be refused. PostgreSQL is tested with one login per role, SQLite with each role on the writer.
 
 mod catalog;
+mod cluster;
 mod document;
 mod matrix;
 mod own_logins;

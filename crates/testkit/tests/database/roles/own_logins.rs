@@ -107,7 +107,7 @@ async fn each_role_works_with_its_own_login_alone() {
 async fn a_login_without_its_role_is_refused_by_name() {
     let h = Harness::postgres("own").await;
     let url = login_url(&h, "key_keeper", "stranger").await;
-    h.direct.run(&format!("REVOKE key_keeper FROM {}", login_of(&url))).await;
+    h.admin().await.run(&format!("REVOKE key_keeper FROM {}", login_of(&url))).await;
     let options = PostgresOptions { role_urls: vec![(DbRole::KeyKeeper, url)], ..only(DbRole::KeyKeeper) };
     let message = refusal(PostgresStore::connect(&options).await);
     assert!(

@@ -16,7 +16,7 @@ pub(crate) type Database = Harness<posthaste_store::postgres::PostgresStore>;
 pub(crate) async fn login_url(h: &Database, role: &str, what: &str) -> String {
     // Roles belong to the whole server, which another test process may use at the same time.
     let name = format!("ph_{what}_{}_{role}_login", std::process::id());
-    h.direct.run(&format!("CREATE ROLE {name} LOGIN IN ROLE {role}")).await;
+    h.admin().await.run(&format!("CREATE ROLE {name} LOGIN IN ROLE {role}")).await;
     url_with(h.url(), Some(&name), None)
 }
 

@@ -17,7 +17,7 @@ type Database = Harness<posthaste_store::postgres::PostgresStore>;
 async fn login(h: &Database, role: &str) -> Client {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = format!("ph_caller_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-    h.direct.run(&format!("CREATE ROLE {name} LOGIN IN ROLE {role}")).await;
+    h.admin().await.run(&format!("CREATE ROLE {name} LOGIN IN ROLE {role}")).await;
     client(&url_with(h.url(), Some(&name), None)).await
 }
 
@@ -84,7 +84,7 @@ async fn a_rolled_back_event_is_never_sent() {
 async fn a_second_caller_waits_for_the_first_and_gets_its_id() {
     let h = Harness::postgres("publish").await;
     let (first, second) = (login(&h, "event_publisher").await, login(&h, "event_publisher").await);
-    let name = user_of(&second).await;
+    let (name, admin) = (user_of(&second).await, h.admin().await);
     for (end, is_same) in [("COMMIT", true), ("ROLLBACK", false)] {
         let arguments = format!("'order.paid', '{{}}', 'held-{end}'");
         first.batch_execute("BEGIN").await.expect("a transaction");
@@ -93,7 +93,7 @@ async fn a_second_caller_waits_for_the_first_and_gets_its_id() {
             "SELECT count(*) FROM pg_stat_activity WHERE usename = '{name}' AND wait_event_type = 'Lock'"
         );
         let release = async {
-            while h.direct.number(&waiting).await == 0 {}
+            while admin.number(&waiting).await == 0 {}
             first.batch_execute(end).await.expect("the end");
         };
         let both = async { tokio::join!(publish(&second, &arguments), release) };
@@ -181,7 +181,7 @@ async fn a_hostile_search_path_diverts_nothing() {
     let h = Harness::postgres("publish").await;
     let caller = login(&h, "event_publisher").await;
     let name = user_of(&caller).await;
-    h.direct.run(&format!("CREATE SCHEMA trap AUTHORIZATION {name}")).await;
+    h.admin().await.run(&format!("CREATE SCHEMA trap AUTHORIZATION {name}")).await;
     caller.batch_execute(TRAPS).await.expect("the traps");
     let first = publish(&caller, "'order.paid', '{}', 'one'").await.expect("an event");
     let second = publish(&caller, "'order.paid', '{}', 'two'").await.expect("an event");

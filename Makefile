@@ -2,14 +2,15 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build dev fmt lint deny test cargo-test soak chaos steady siege bench bench-store count-pages reseal clean
+.PHONY: help build dev fmt lint deny test cargo-test test-postgres-versions \
+	soak chaos failover reseal steady siege bench bench-store count-pages clean
 
 target := $(or $(CARGO_TARGET_DIR),target)
 posthaste := $(target)/release/posthaste
 heading = @printf '\n== %s\n'
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build the release binary, and put its debug information into posthaste.debug next to it
 	cargo build --release --locked
@@ -41,6 +42,14 @@ cargo-test:
 	cargo build --workspace --bins --locked
 	cargo test --workspace --locked
 
+test-postgres-versions: ## run the tests of the stores on PostgreSQL 15, 16, 17 and 18 (POSTGRES_VERSIONS='16 17')
+	cargo build --workspace --bins --locked
+	@for version in $(or $(POSTGRES_VERSIONS),15 16 17 18); do \
+		printf '\n== tests of the stores on PostgreSQL %s\n' "$$version"; \
+		POSTHASTE_TEST_POSTGRES_VERSION=$$version scripts/with-postgres cargo test --workspace --locked \
+			--test conformance --test database || exit; \
+	done
+
 soak: build ## deliver 100,000 events to ten subscriptions with nine processes (SOAK_EVENTS=…)
 	cargo build --release --locked -p posthaste-testkit --bin soak
 	scripts/with-postgres --durable $(dir $(posthaste))soak
@@ -48,6 +57,10 @@ soak: build ## deliver 100,000 events to ten subscriptions with nine processes (
 chaos: build ## kill, stop and cut off processes, PostgreSQL and the broker under load (CHAOS_ROUNDS=… CHAOS_SECONDS=… OUTAGE_SECONDS=… CHAOS_ONLY=orders)
 	cargo build --release --locked -p posthaste-testkit --bin chaos
 	scripts/with-postgres --durable $(dir $(posthaste))chaos
+
+failover: build ## kill the primary of three PostgreSQL servers under Patroni ten times under load (FAILOVER_ROUNDS=…)
+	cargo build --release --locked -p posthaste-testkit --bin failover
+	scripts/with-tools --only patroni,etcd scripts/with-postgres --durable $(dir $(posthaste))failover
 
 steady: build ## run 1,000 events per second for half an hour, then next to an open transaction (STEADY_RATE=… STEADY_MINUTES=… OPEN_MINUTES=…)
 	cargo build --release --locked -p posthaste-testkit --bin steady

@@ -17,6 +17,7 @@ pub mod fixtures;
 pub mod fleet;
 pub mod harness;
 pub mod order_lane;
+pub mod pgbouncer;
 pub mod pipeline;
 pub mod postgres;
 pub mod private_server;

@@ -117,6 +117,7 @@ fn every_block_of_a_guide_is_run() {
         ("docs/concepts.md", vec![]),
         ("docs/configuration.md", vec!["contexts", "settings-file"]),
         ("docs/orders.md", vec!["audit", "call", "lane", "send"]),
+        ("docs/poolers.md", vec![]),
         (
             "docs/quickstart.md",
             vec!["again", "connect", "fail", "first", "listen", "retry", "start", "subscribe", "verify"],

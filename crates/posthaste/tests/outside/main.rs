@@ -20,6 +20,7 @@ mod mentions;
 mod metrics;
 mod operations;
 mod pages;
+mod poolers;
 mod readme;
 mod reseal;
 mod sample_api;

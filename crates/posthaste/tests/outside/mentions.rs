@@ -5,7 +5,7 @@ use posthaste_testkit::commands::run;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-const PAGES: [&str; 19] = [
+const PAGES: [&str; 20] = [
     "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
@@ -16,6 +16,7 @@ const PAGES: [&str; 19] = [
     "docs/failover.md",
     "docs/operations.md",
     "docs/orders.md",
+    "docs/poolers.md",
     "docs/postgresql.md",
     "docs/quickstart.md",
     "docs/receivers.md",

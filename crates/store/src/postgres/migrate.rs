@@ -5,6 +5,7 @@ use crate::migration::{self, Applied, Migration, MigrationError, migrations};
 use crate::postgres::conn::connect::Connector;
 use crate::postgres::conn::error::{classify, connecting};
 use crate::postgres::conn::monitor::ConnectionMonitor;
+use crate::postgres::conn::pooling::{self, Need};
 use crate::postgres::database_roles::{self, MigrateOptions};
 use crate::postgres::lock_wait::{LockObserver, LockWait};
 use crate::remote::Phase;
@@ -62,6 +63,8 @@ pub async fn migrate_with(
 ) -> StoreResult<MigrateReport> {
     let monitor = ConnectionMonitor::default();
     let connector = Connector::new(url, "posthaste migrate", &monitor)?.with_password(&options.password)?;
+    let checked = pooling::check(&connector, Need::Migration).await;
+    checked.map_err(|fault| fault.into_error(DOING, true))?;
     let (client, connection) =
         connector.connect(None).await.map_err(|error| connecting(error).into_error(DOING, true))?;
     let observer = LockObserver { connector };

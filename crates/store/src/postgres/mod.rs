@@ -142,8 +142,23 @@ impl PostgresStore {
             prefix,
         };
         let store = Self { pools: Arc::new(pools) };
+        store.check_poolers(options).await?;
         store.check_schema().await?;
         Ok(store)
+    }
+
+    /// Checks the connections of a login that switches to its role, and those of a login that has only one role.
+    async fn check_poolers(&self, options: &PostgresOptions) -> StoreResult<()> {
+        for switches in [true, false] {
+            let is_meant = |role: &DbRole| {
+                options.login(*role).is_some_and(|login| login.takes_role.is_some() == switches)
+            };
+            if let Some(role) = options.roles.iter().copied().find(is_meant) {
+                let checked = self.pool(role).check_pooler().await;
+                checked.map_err(|fault| fault.into_error("connecting to the database", true))?;
+            }
+        }
+        Ok(())
     }
 
     fn pool(&self, role: DbRole) -> RolePool {

@@ -2,6 +2,7 @@
 
 use crate::postgres::conn::failure::ConnectError;
 use crate::postgres::conn::monitor::ConnectFailure;
+use crate::postgres::conn::pooling::{LOST_STATEMENT, is_lost_statement};
 use crate::remote::{Fault, Phase};
 use deadpool::managed::{PoolError, TimeoutType};
 use posthaste_core::ports::Cause;
@@ -30,6 +31,10 @@ pub(crate) fn classify(error: Error, phase: Phase) -> Fault {
     if ends_connection || is_connection_code(db.code()) {
         return broken(error, phase);
     }
+    if is_lost_statement(&error) {
+        // Only a connection pooler loses statements that this connection prepared.
+        return Fault::Away(format!("{}: {LOST_STATEMENT}", db.message()).into());
+    }
     if is_stale_plan(db) {
         // A migration changed a table that a prepared statement uses. A new connection prepares the statement again.
         return Fault::Away(error.into());
@@ -57,8 +62,7 @@ fn is_connection_code(code: &SqlState) -> bool {
 }
 
 fn is_stale_plan(db: &DbError) -> bool {
-    *db.code() == SqlState::INVALID_SQL_STATEMENT_NAME
-        || (*db.code() == SqlState::FEATURE_NOT_SUPPORTED && db.message().starts_with("cached plan"))
+    *db.code() == SqlState::FEATURE_NOT_SUPPORTED && db.message().starts_with("cached plan")
 }
 
 /// Classifies an error of a statement that had no effect.

@@ -8,6 +8,7 @@ pub(crate) mod monitor;
 pub(crate) mod options;
 pub(crate) mod password;
 pub(crate) mod pool;
+pub(crate) mod pooling;
 pub(crate) mod scratch;
 pub(crate) mod session;
 pub(crate) mod socket;

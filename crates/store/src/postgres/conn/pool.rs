@@ -8,6 +8,7 @@ use crate::postgres::conn::error::classify_pool;
 use crate::postgres::conn::failure::ConnectError;
 use crate::postgres::conn::monitor::ConnectionMonitor;
 use crate::postgres::conn::options::{Login, PostgresOptions, no_login_text};
+use crate::postgres::conn::pooling::{self, Need};
 use crate::postgres::conn::session::Session;
 use crate::remote::{Call, Fault};
 use crate::{Observer, RolePrefix};
@@ -115,6 +116,14 @@ impl RolePool {
         let status = self.pool.as_ref()?.status();
         let in_use = status.size.saturating_sub(status.available);
         Some(PoolStatus { idle: status.available, in_use, waiting: status.waiting })
+    }
+
+    /// Returns an error if the connections lead through a pooler that does not provide what this role needs.
+    pub(crate) async fn check_pooler(&self) -> Result<(), Fault> {
+        let Some(pool) = &self.pool else { return Ok(()) };
+        let Manager { connector, setup, .. } = pool.manager();
+        let need = if setup.is_some() { Need::Role } else { Need::Statements };
+        pooling::check(connector, need).await
     }
 
     pub(crate) async fn session(&self) -> Result<Session, Fault> {

@@ -7,8 +7,10 @@ use crate::processes::{LogLine, Process, Program};
 use crate::proxy::{Mode, Proxy};
 use crate::random::Random;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
+use tokio_postgres::Client;
 
 /// The maximum time for a process to start.
 const START_WITHIN: Duration = Duration::from_secs(60);
@@ -118,19 +120,34 @@ impl Fleet {
         roles: &[(Role, usize)],
         settings: &[(String, String)],
     ) -> Self {
-        let (admin, program) = (client(&server.admin_url("postgres")).await, Program::find());
-        let mut members = Vec::new();
+        let (admin, url) = (client(&server.admin_url("postgres")).await, server.url("postgres"));
+        let socket = match wiring {
+            Wiring::Direct => None,
+            Wiring::Tripwires => Some(server.socket()),
+        };
+        Self::start_on(&admin, &url, socket, roles, settings).await
+    }
+
+    /// Creates the logins with `admin`, starts all processes on the database of `url`, and waits until they serve. With
+    /// `cut`, the socket of the server, each process connects through a proxy.
+    pub async fn start_on(
+        admin: &Client,
+        url: &str,
+        cut: Option<PathBuf>,
+        roles: &[(Role, usize)],
+        settings: &[(String, String)],
+    ) -> Self {
+        let (program, mut members) = (Program::find(), Vec::new());
         for (role, count) in roles {
             for number in 1..=*count {
                 let name = format!("{}-{number}", role.name());
                 let login = format!(r#"CREATE ROLE "{name}" LOGIN IN ROLE {}"#, role.rights());
                 admin.batch_execute(&login).await.expect("a login");
-                let wire = match wiring {
-                    Wiring::Direct => None,
-                    Wiring::Tripwires => Some(Proxy::start(server.socket(), Mode::Trip).await),
+                let wire = match &cut {
+                    None => None,
+                    Some(socket) => Some(Proxy::start(socket.clone(), Mode::Trip).await),
                 };
-                let address = wire.as_ref().map(|wire| wire.address);
-                let url = url_with(&server.url("postgres"), Some(&name), address);
+                let url = url_with(url, Some(&name), wire.as_ref().map(|wire| wire.address));
                 let mut settings = settings.to_vec();
                 // For a role with its own login, the common URL is used only for LISTEN, which needs no rights.
                 settings.push(("POSTHASTE_DATABASE_URL".to_owned(), url.clone()));

@@ -24,8 +24,31 @@ pub enum Flushing {
     On,
 }
 
-fn variable(name: &str) -> String {
+pub(crate) fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run this with scripts/with-postgres"))
+}
+
+/// Returns the folder for the files of this run, which `scripts/with-postgres` removes at the end.
+fn run_folder() -> PathBuf {
+    let data = PathBuf::from(variable("POSTHASTE_TEST_POSTGRES_DATA"));
+    data.parent().expect("a folder").to_owned()
+}
+
+/// Returns a path for a new folder that belongs to one test.
+pub(crate) fn new_folder(what: &str) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    run_folder().join(format!("{what}_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// Returns a command that runs a program as the user of the servers, which is never root, in a folder that this user
+/// can access.
+pub(crate) fn as_server_user(program: &Path) -> Command {
+    let (mut command, user) = (Command::new("setpriv"), variable("POSTHASTE_TEST_POSTGRES_USER"));
+    if rustix::process::geteuid().is_root() {
+        command.args(["--reuid", &user, "--regid", &user, "--init-groups"]);
+    }
+    command.arg(program).current_dir(run_folder());
+    command
 }
 
 impl PrivateServer {
@@ -47,11 +70,7 @@ impl PrivateServer {
     }
 
     fn start_without_roles(what: &str, flushing: Flushing, shared_buffers_mb: u32) -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("{what}_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let folder = PathBuf::from(variable("POSTHASTE_TEST_POSTGRES_DATA"));
-        let data = folder.parent().expect("a folder").join(name);
-        let server = Self { data };
+        let server = Self { data: new_folder(what) };
         let data = server.data_text();
         let user = ["-U", ADMIN, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"];
         server.run("initdb", &[&["-D", data][..], &user].concat());
@@ -65,6 +84,17 @@ impl PrivateServer {
         server.write("postgresql.conf", "include 'posthaste.conf'\n");
         server.pg_ctl(&["start"]);
         server
+    }
+
+    /// Makes a standby the primary.
+    pub fn promote(&self) {
+        self.pg_ctl(&["promote"]);
+    }
+
+    /// Changes a setting of the running server. Intended for settings that do not require a restart.
+    pub fn reload_with(&self, setting: &str) {
+        self.write("posthaste.conf", &format!("{setting}\n"));
+        self.pg_ctl(&["reload"]);
     }
 
     /// Restarts the server with an additional setting. Intended for settings that require a restart.
@@ -83,7 +113,7 @@ impl PrivateServer {
 
     /// Creates and starts a standby of this server, which replays its write-ahead log.
     pub fn start_standby(&self, what: &str) -> Self {
-        let standby = Self { data: self.data.with_extension(what) };
+        let standby = Self { data: new_folder(what) };
         let (data, socket) = (standby.data_text(), self.data_text());
         let copy = ["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"];
         let source = ["-h", socket, "-U", "posthaste_test", "-D", data];
@@ -132,6 +162,13 @@ impl PrivateServer {
         std::thread::scope(|scope| scope.spawn(work).join()).expect("the statements succeed");
     }
 
+    /// Returns the URL of a database on the one of two servers that accepts writes, for its owner.
+    pub fn url_with_standby(&self, standby: &Self, database: &str) -> String {
+        let socket = |server: &Self| server.data_text().replace('/', "%2F");
+        let hosts = format!("{},{}", socket(self), socket(standby));
+        format!("postgres://{OWNER}@{hosts}/{database}?target_session_attrs=read-write")
+    }
+
     /// Migrates the schema and opens a store with all rights.
     pub async fn migrated_store(&self) -> PostgresStore {
         let url = self.url("postgres");
@@ -156,13 +193,7 @@ impl PrivateServer {
     /// operating system is lost.
     pub fn kill(&self) {
         let file = self.data.join("postmaster.pid");
-        let postmaster = self.postmaster();
-        // Stop the postmaster first, so that it starts no more children.
-        signals::send(postmaster, Signal::STOP);
-        let mut processes = signals::children(postmaster);
-        processes.push(postmaster);
-        processes.iter().for_each(|process| signals::send(*process, Signal::KILL));
-        processes.iter().for_each(|process| signals::wait_until_gone(*process));
+        signals::kill_with_children(self.postmaster());
         // Until the processes are reaped, these files indicate that the server is still running.
         let _ = std::fs::remove_file(&file);
         let _ = std::fs::remove_file(self.data.join(".s.PGSQL.5432.lock"));
@@ -189,15 +220,10 @@ impl PrivateServer {
         self.data.to_str().expect("a UTF-8 path")
     }
 
-    /// Runs a PostgreSQL program as the server's user, which is never root.
+    /// Runs a PostgreSQL program as the server's user.
     fn run(&self, program: &str, arguments: &[&str]) {
         let program = Path::new(&variable("POSTHASTE_TEST_POSTGRES_BIN")).join(program);
-        let (mut command, user) = (Command::new("setpriv"), variable("POSTHASTE_TEST_POSTGRES_USER"));
-        if rustix::process::geteuid().is_root() {
-            command.args(["--reuid", &user, "--regid", &user, "--init-groups"]);
-        }
-        command.arg(&program).args(arguments).current_dir(self.data.parent().expect("a folder"));
-        let output = command.output().expect("to run a program");
+        let output = as_server_user(&program).args(arguments).output().expect("to run a program");
         assert!(
             output.status.success(),
             "{program:?} {arguments:?}: {}{}",

@@ -14,7 +14,10 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 const MESSAGES_MIN: u64 = 6;
 const MESSAGES_SPREAD: u64 = 40;
 const BUFFER_BYTES: usize = 64 * 1024;
-/// The size of a message's length field in bytes. All messages except the first one have a type byte before it.
+/// The size of the message that requests TLS.
+const TLS_REQUEST_BYTES: usize = 8;
+/// The size of a message's length field in bytes. All messages except the request for TLS and the startup message have
+/// a type byte before it.
 const LENGTH_BYTES: usize = 4;
 const EXECUTE: u8 = b'E';
 const QUERY: u8 = b'Q';
@@ -190,7 +193,8 @@ impl Wire {
                     shared
                         .statements
                         .fetch_add(u64::from(matches!(kind, EXECUTE | QUERY)), Ordering::Relaxed);
-                    *started = true;
+                    // The startup message follows the request for TLS.
+                    *started = *started || length > TLS_REQUEST_BYTES;
                     unread.drain(..length);
                 }
                 (bytes.len(), false)

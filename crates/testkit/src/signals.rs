@@ -30,6 +30,16 @@ pub fn wait_until_gone(process: u32) {
     }
 }
 
+/// Kills a process and its children with SIGKILL and waits until they have ended.
+pub fn kill_with_children(parent: u32) {
+    // Stop the parent first, so that it starts no more children.
+    send(parent, Signal::STOP);
+    let mut processes = children(parent);
+    processes.push(parent);
+    processes.iter().for_each(|process| send(*process, Signal::KILL));
+    processes.iter().for_each(|process| wait_until_gone(*process));
+}
+
 /// Returns the CPU time used by a process so far, or zero if the process has ended.
 pub fn cpu_time(process: u32) -> Duration {
     Stat::of(process).map_or(Duration::ZERO, |stat| stat.cpu)

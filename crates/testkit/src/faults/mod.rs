@@ -1,14 +1,16 @@
 //! Faults that the program must survive. [`chaos`] breaks processes, PostgreSQL and connections during deliveries,
-//! [`order_chaos`] breaks these and the broker during orders, and [`outage`] stops PostgreSQL temporarily. Each of
-//! them runs a [`Fleet`](crate::fleet::Fleet) under load, and then compares the acknowledged work with the actual
-//! outcome.
+//! [`order_chaos`] breaks these and the broker during orders, [`outage`] stops PostgreSQL temporarily, and [`failover`]
+//! kills the primary server of a cluster. Each of them runs a [`Fleet`](crate::fleet::Fleet) under load, and then
+//! compares the acknowledged work with the actual outcome.
 
 use std::fmt;
 
 pub mod acceptor;
 pub mod chaos;
+pub mod failover;
 pub mod order_chaos;
 pub mod outage;
+mod poster;
 
 /// A violation: the rule, and the rows or requests that violate it.
 #[derive(Debug, Clone, PartialEq, Eq)]

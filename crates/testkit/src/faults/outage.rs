@@ -1,15 +1,13 @@
 //! Stops PostgreSQL for a while and restarts it. Checks that no acknowledged event is lost or sent twice, that
 //! the processes log little and use little CPU during the outage, and that they recover without intervention.
 
-mod poster;
-
 use crate::direct::Direct;
 use crate::faults::acceptor::Acceptor;
+use crate::faults::poster::Poster;
 use crate::fleet::{Fleet, Role, Wiring, settings};
 use crate::private_server::PrivateServer;
 use crate::receiver::{Answer, Receiver};
 use crate::subscribers::{parse_webhook_id, subscribe};
-use poster::Poster;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::task::block_in_place;

@@ -5,6 +5,7 @@
 
 mod chaos;
 mod drain;
+mod failover;
 mod order_chaos;
 mod outage;
 mod passwords;

@@ -23,7 +23,7 @@ async fn a_process_waits_until_the_password_command_works() {
     let _in_pairs = crate::in_pairs().await;
     let server = PrivateServer::start("passwords");
     let store = server.migrated_store().await;
-    let admin = client(&server.url("postgres")).await;
+    let admin = client(&server.admin_url("postgres")).await;
     admin
         .batch_execute("CREATE ROLE router LOGIN PASSWORD 'one' IN ROLE router_worker")
         .await
@@ -70,7 +70,7 @@ async fn a_process_waits_until_the_password_command_works() {
 async fn migrate_uses_the_password_command_and_file() {
     let _in_pairs = crate::in_pairs().await;
     let server = PrivateServer::start("migrate");
-    let admin = client(&server.url("postgres")).await;
+    let admin = client(&server.admin_url("postgres")).await;
     admin.batch_execute("CREATE ROLE owner LOGIN SUPERUSER PASSWORD 'one'").await.expect("a login");
     server.require_passwords();
     let url = url_with(&server.url("postgres"), Some("owner"), None);

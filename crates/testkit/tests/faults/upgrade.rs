@@ -7,6 +7,7 @@ use posthaste_store::postgres::{MIGRATIONS, PostgresStore, migrate_with};
 use posthaste_testkit::direct::Direct;
 use posthaste_testkit::fixtures::event;
 use posthaste_testkit::fleet::{Fleet, Role, Wiring, settings};
+use posthaste_testkit::postgres::shared_roles;
 use posthaste_testkit::private_server::PrivateServer;
 use posthaste_testkit::processes::LogLine;
 use posthaste_testkit::receiver::{Answer, Receiver};
@@ -60,7 +61,7 @@ async fn processes_continue_during_and_after_a_newer_migration() {
     let done = AtomicBool::new(false);
     let upgrade = async {
         receiver.wait_for(20).await;
-        migrate_with(&server.url("postgres"), &list).await.expect("the migration");
+        migrate_with(&server.url("postgres"), &shared_roles(), &list).await.expect("the migration");
         let seen = receiver.received().len();
         receiver.wait_for(seen + 20).await;
         // Restart the processes one by one, as after a crash in the middle of the upgrade.

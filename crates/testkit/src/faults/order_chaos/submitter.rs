@@ -50,11 +50,17 @@ pub fn order_text(number: u64) -> String {
 impl Submitter {
     /// Submits orders at a steady rate for `lasts`, then waits for all acknowledgements.
     pub async fn run(self, per_second: u64, lasts: Duration) -> Submitted {
-        let (began, mut tasks) = (Instant::now(), JoinSet::new());
+        let began = Instant::now();
+        self.run_while(per_second, move || began.elapsed() < lasts).await
+    }
+
+    /// Submits orders at a steady rate while `goes_on` returns `true`, then waits for all acknowledgements.
+    pub async fn run_while(self, per_second: u64, goes_on: impl Fn() -> bool) -> Submitted {
+        let mut tasks = JoinSet::new();
         let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second.max(1) as u32);
         for number in 0.. {
             pace.tick().await;
-            if began.elapsed() >= lasts {
+            if !goes_on() {
                 break;
             }
             let submitter = self.clone();

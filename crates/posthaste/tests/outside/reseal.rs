@@ -9,7 +9,7 @@ use posthaste_core::subscription::{SecretColumn, SecretPlace};
 use posthaste_core::time::Timestamp;
 use posthaste_services::seal::{PlainSecrets, SealingKeys, SecretSealer};
 use posthaste_testkit::client::Call;
-use posthaste_testkit::commands::{Ran, Running, run};
+use posthaste_testkit::commands::{MIGRATE, Ran, Running, run};
 use posthaste_testkit::direct::Direct;
 use posthaste_testkit::postgres::empty_database;
 use posthaste_testkit::processes::Program;
@@ -86,7 +86,7 @@ impl Installation {
             Engine::Sqlite => format!("sqlite://{}", folder.path().join("posthaste.db").display()),
             Engine::Postgres => empty_database("reseal").await,
         };
-        run(&["migrate"], &[("POSTHASTE_DATABASE_URL", &database)], "").expect(0);
+        run(MIGRATE, &[("POSTHASTE_DATABASE_URL", &database)], "").expect(0);
         Self { database, folder }
     }
 

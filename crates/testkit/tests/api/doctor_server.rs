@@ -10,7 +10,7 @@ use posthaste_store::grants::DbRole;
 use posthaste_store::postgres::{ConnectionMonitor, PostgresOptions, PostgresStore, migrate};
 use posthaste_testkit::fixtures::at;
 use posthaste_testkit::harness::Harness;
-use posthaste_testkit::postgres::{client, migrated_database, url_with};
+use posthaste_testkit::postgres::{as_admin, client, migrated_database, shared_roles, url_with};
 use posthaste_testkit::private_server::{Flushing, PrivateServer};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -47,14 +47,14 @@ async fn read(store: &PostgresStore) -> ServerFacts {
 async fn settings_that_lose_commits_are_found() {
     let server = PrivateServer::start_with("durability", Flushing::On, 16);
     let url = server.url("postgres");
-    migrate(&url).await.expect("the migration");
+    migrate(&url, &shared_roles()).await.expect("the migration");
     let diagnosis = diagnose(&url, |_| {}).await;
     has(&diagnosis, "durability", "ok", "flushed to disk");
     has(&diagnosis, "encryption", "ok", "does not leave this machine");
     has(&diagnosis, "wraparound", "ok", "transactions old");
     has(&diagnosis, "standbys", "ok", "no standby is attached");
     has(&diagnosis, "failover", "ok", "no standby is attached");
-    client(&url)
+    client(&as_admin(&url))
         .await
         .batch_execute("ALTER DATABASE postgres SET synchronous_commit = off")
         .await
@@ -72,7 +72,7 @@ async fn settings_that_lose_commits_are_found() {
 async fn limits_that_are_too_low_for_the_pools_are_found() {
     let url = migrated_database("limits").await;
     has(&diagnose(&url, |_| {}).await, "connections", "ok", "may open 45 connections");
-    let (admin, name) = (client(&url).await, url.rsplit('/').next().expect("a name"));
+    let (admin, name) = (client(&as_admin(&url)).await, url.rsplit('/').next().expect("a name"));
     let run =
         async |sql: String| admin.batch_execute(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     run(format!("ALTER DATABASE {name} CONNECTION LIMIT 44")).await;
@@ -90,7 +90,7 @@ async fn limits_that_are_too_low_for_the_pools_are_found() {
     has(&diagnosis, "connections", "warning", "allowed are 44 (the CONNECTION LIMIT of the database)");
 
     let server = PrivateServer::start("limits");
-    migrate(&server.url("postgres")).await.expect("the migration");
+    migrate(&server.url("postgres"), &shared_roles()).await.expect("the migration");
     server.restart_with("max_connections = 40\nsuperuser_reserved_connections = 5");
     let words = "allowed are 35 (max_connections, without the reserved ones)";
     has(&diagnose(&server.url("postgres"), |_| {}).await, "connections", "warning", words);
@@ -100,7 +100,7 @@ async fn limits_that_are_too_low_for_the_pools_are_found() {
 async fn transaction_ids_close_to_the_wraparound_are_found() {
     let server = PrivateServer::start("wraparound");
     let url = server.url("postgres");
-    migrate(&url).await.expect("the migration");
+    migrate(&url, &shared_roles()).await.expect("the migration");
     // Otherwise autovacuum would freeze all rows at once.
     server.restart_with("autovacuum_freeze_max_age = 2000000000");
     server.restart_at_transaction(1_622 << 20);
@@ -132,7 +132,7 @@ async fn standbys_and_what_a_failover_can_lose_are_found() {
     let primary = PrivateServer::start("primary");
     let store = primary.migrated_store().await;
     let url = primary.url("postgres");
-    let admin = client(&url).await;
+    let admin = client(&as_admin(&url)).await;
     let run =
         async |sql: &str| admin.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     let standby = primary.start_standby("standby");
@@ -157,7 +157,7 @@ async fn standbys_and_what_a_failover_can_lose_are_found() {
     has(&diagnose(&url, |_| {}).await, "failover", "warning", "synchronous_commit is local");
 
     // Replay stops, so the standby falls behind by what is written.
-    let replica = client(&standby.url("postgres")).await;
+    let replica = client(&standby.admin_url("postgres")).await;
     replica.batch_execute("SELECT pg_wal_replay_pause()").await.expect("SQL");
     run("SELECT pg_logical_emit_message(false, 'doctor', repeat('x', 3000000))").await;
     until(&store, |standbys| only(standbys, |standby| standby.lag_bytes > 3_000_000)).await;

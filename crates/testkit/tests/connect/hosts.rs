@@ -30,7 +30,7 @@ async fn set_read_only(server: &PrivateServer, value: &str) {
 async fn wait_for_read_only(server: &PrivateServer, expected: &str) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
     loop {
-        let admin = client(&server.url("postgres")).await;
+        let admin = client(&server.admin_url("postgres")).await;
         let row = admin.query_one("SHOW transaction_read_only", &[]).await.unwrap();
         if row.get::<_, String>(0) == expected {
             return;
@@ -91,7 +91,7 @@ async fn use_all_connections(store: &PostgresStore) {
 
 async fn connections(server: &PrivateServer) -> i64 {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'posthaste %'";
-    client(&server.url("postgres")).await.query_one(sql, &[]).await.unwrap().get(0)
+    client(&server.admin_url("postgres")).await.query_one(sql, &[]).await.unwrap().get(0)
 }
 
 #[tokio::test(flavor = "multi_thread")]

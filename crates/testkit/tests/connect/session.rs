@@ -4,6 +4,7 @@ use crate::certificates::{Folder, authority, server};
 use crate::server::{TlsServer, TlsSettings};
 use posthaste_core::ports::{InsightStore as _, Stores as _, Verified};
 use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
+use posthaste_testkit::postgres::shared_roles;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_reports_what_was_verified() {
@@ -13,7 +14,9 @@ async fn the_store_reports_what_was_verified() {
     let identity = server(&trusted, &["localhost"], "db", 2100);
     let running = TlsServer::start("session").await;
     running.configure(&TlsSettings { identity: Some(&identity), clients: None });
-    migrate(&running.url("localhost", &format!("sslmode=verify-full&{roots}"))).await.expect("the migration");
+    migrate(&running.url("localhost", &format!("sslmode=verify-full&{roots}")), &shared_roles())
+        .await
+        .expect("the migration");
     for (parameters, verified) in [
         ("sslmode=disable".to_owned(), None),
         ("sslmode=require".to_owned(), Some(Verified::No)),

@@ -73,6 +73,7 @@ fn checks(change: impl FnOnce(&mut World)) -> Vec<Check> {
         dead_tuples: Observed::Without,
         exposed_files: Observed::Without,
         write_ahead_log: Observed::Without,
+        has_roles: Observed::Without,
     };
     let engine = EngineFacts {
         name: "postgresql",

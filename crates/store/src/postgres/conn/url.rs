@@ -190,14 +190,17 @@ impl ConnectionUrl {
         let rest = rest.ok_or("it must start with postgres://")?;
         let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = address.split_once('/').unwrap_or((address, ""));
-        let mut parameters = Parameters::parse(query)?;
         let (login, hosts) =
             authority.split_once('@').map_or((None, authority), |(login, hosts)| (Some(login), hosts));
-        if hosts.contains('@') {
+        // An unencoded / or ? in the password would end the address early.
+        if hosts.contains('@') || (login.is_none() && rest.contains('@')) {
             return Err(
-                "it contains more than one @: write an @ in the user name or password as %40".to_owned()
+                "the user name or password contains a character that must be percent-encoded: write @ as \
+                        %40, / as %2F, ? as %3F, # as %23 and % as %25"
+                    .to_owned(),
             );
         }
+        let mut parameters = Parameters::parse(query)?;
         let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
             Some((user, password)) => (decode("user name", user)?, decode("password", password)?),
             None => (String::new(), String::new()),

@@ -6,11 +6,11 @@ use posthaste_core::SubscriptionId;
 use posthaste_core::ports::{
     OrchestratorStore as _, ResultTake, RouteTake, RouterStore as _, StoreError, Stores, WorkerStore as _,
 };
-use posthaste_store::postgres::{self, PostgresOptions, PostgresStore};
+use posthaste_store::postgres::{self, MigrateOptions, PostgresOptions, PostgresStore, RoleSource};
 use posthaste_store::sqlite::{self, SqliteOptions, SqliteStore};
 use posthaste_testkit::direct::Direct;
 use posthaste_testkit::fixtures::{POLICY, T0, at, claim, delivered, quota};
-use posthaste_testkit::postgres::empty_database;
+use posthaste_testkit::postgres::{empty_database, shared_roles};
 
 /// The number of migrations of version 0.1.
 const RELEASED: usize = 8;
@@ -63,7 +63,9 @@ async fn check_continues<S: Stores>(store: &S, direct: &Direct) {
 #[tokio::test]
 async fn postgres_data_of_version_0_1_is_upgraded() {
     let url = empty_database("previous").await;
-    postgres::migrate_with(&url, &postgres::MIGRATIONS[..RELEASED]).await.unwrap();
+    // The grants of this version need columns that the previous schema does not have.
+    let without_grants = MigrateOptions { roles: RoleSource::None, ..MigrateOptions::default() };
+    postgres::migrate_with(&url, &without_grants, &postgres::MIGRATIONS[..RELEASED]).await.unwrap();
     let direct = Direct::postgres(&url).await;
     direct.run(WITHOUT_MARKS).await;
     let cast = |kind: &str| format!("::posthaste.{kind}");
@@ -72,7 +74,7 @@ async fn postgres_data_of_version_0_1_is_upgraded() {
     direct.run("UPDATE clock_guard SET enforced = false").await;
     let before = census(&direct).await;
     check_is_behind(PostgresStore::connect(&PostgresOptions::new(&url)).await.map(drop));
-    let applied = postgres::migrate(&url).await.unwrap().applied;
+    let applied = postgres::migrate(&url, &shared_roles()).await.unwrap().applied;
     assert_eq!(applied.len(), postgres::MIGRATIONS.len() - RELEASED);
     assert_eq!(census(&direct).await, before);
     let store = PostgresStore::connect(&PostgresOptions::new(&url)).await.unwrap();

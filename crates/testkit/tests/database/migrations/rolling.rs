@@ -13,7 +13,7 @@ use posthaste_store::sqlite::{self, SqliteOptions, SqliteStore};
 use posthaste_testkit::direct::Direct;
 use posthaste_testkit::fixtures::{T0, at, delivered, order, order_claim};
 use posthaste_testkit::harness::Harness;
-use posthaste_testkit::postgres::{client, empty_database, url_with};
+use posthaste_testkit::postgres::{client, empty_database, shared_roles, url_with};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ async fn a_store_works_while_a_compatible_migration_is_applied() {
     let list = with(postgres::MIGRATIONS, &column_in_every_table(&h.direct).await);
     let done = AtomicBool::new(false);
     let migrate = async {
-        let report = postgres::migrate_with(h.url(), &list).await.expect("the migration");
+        let report = postgres::migrate_with(h.url(), &shared_roles(), &list).await.expect("the migration");
         done.store(true, Ordering::Relaxed);
         report
     };
@@ -113,7 +113,7 @@ async fn a_store_works_while_a_compatible_migration_is_applied() {
     // A process of this version starts on the newer schema, but does not migrate it.
     let store = PostgresStore::connect(&PostgresOptions::new(h.url())).await.expect("a newer schema");
     store.now().await.expect("the time");
-    let refused = postgres::migrate(h.url()).await.expect_err("a newer schema");
+    let refused = postgres::migrate(h.url(), &shared_roles()).await.expect_err("a newer schema");
     let version = report.version;
     let expected = format!("has migration {version}, which this version of Posthaste does not know");
     assert!(refused.to_string().contains(&expected), "{refused}");
@@ -125,7 +125,7 @@ async fn an_incompatible_migration_is_refused() {
     for head in ["-- posthaste: not compatible", "-- No mark.", "-- posthaste: compatible with 9999"] {
         let url = empty_database("incompatible").await;
         let list = with(postgres::MIGRATIONS, &format!("{head}\nCREATE TABLE posthaste.more (a int);"));
-        postgres::migrate_with(&url, &list).await.expect("the migration");
+        postgres::migrate_with(&url, &shared_roles(), &list).await.expect("the migration");
         let refused = PostgresStore::connect(&PostgresOptions::new(&url)).await.expect_err(head).to_string();
         let (version, known) = (list.len(), list.len() - 1);
         let expected = format!(
@@ -157,14 +157,9 @@ async fn sqlite_accepts_a_compatible_schema_only() {
 /// Migrates a database while a session holds a lock on `events`, and returns the error. The store can be used
 /// meanwhile.
 async fn blocked(sql: &str) -> (String, i32, Direct) {
+    // The URL of an ordinary login, which does not see the activity of other logins.
     let url = empty_database("blocked").await;
-    let name = url.rsplit('/').next().expect("a name");
-    let (admin, login) = (client(&url).await, format!("owner_of_{name}"));
-    // An ordinary login, which does not see the activity of other logins.
-    let grant = format!("CREATE ROLE {login} LOGIN CREATEROLE; GRANT CREATE ON DATABASE {name} TO {login}");
-    admin.batch_execute(&grant).await.expect("a login");
-    let url = url_with(&url, Some(&login), None);
-    postgres::migrate(&url).await.expect("the migration");
+    postgres::migrate(&url, &shared_roles()).await.expect("the migration");
     let holder = client(&format!("{url}?application_name=report")).await;
     holder.batch_execute("BEGIN; LOCK TABLE posthaste.events IN ACCESS SHARE MODE").await.expect("a lock");
     let pid = holder.query_one("SELECT pg_backend_pid()", &[]).await.expect("a pid").get(0);
@@ -180,7 +175,7 @@ async fn blocked(sql: &str) -> (String, i32, Direct) {
         }
     };
     let migrate = async {
-        let refused = postgres::migrate_with(&url, &list).await;
+        let refused = postgres::migrate_with(&url, &shared_roles(), &list).await;
         done.store(true, Ordering::Relaxed);
         refused
     };
@@ -190,7 +185,7 @@ async fn blocked(sql: &str) -> (String, i32, Direct) {
         other => panic!("{other:?}"),
     };
     holder.batch_execute("ROLLBACK").await.expect("to let go");
-    postgres::migrate_with(&url, &list).await.expect("the lock is free");
+    postgres::migrate_with(&url, &shared_roles(), &list).await.expect("the lock is free");
     (message, pid, direct)
 }
 

@@ -141,7 +141,7 @@ impl ServerVerifier {
             ServerCertificate::parse(der).is_none_or(|parsed| parsed.has_name_constraints())
         };
         let mut roots = self.roots.iter().flat_map(Roots::certificates);
-        let is_constrained = intermediates.iter().any(constrains) || roots.any(|der| constrains(der));
+        let is_constrained = intermediates.iter().any(constrains) || roots.any(constrains);
         let by_common_name = is_mismatch
             && !is_constrained
             && ServerCertificate::parse(server).is_some_and(|parsed| parsed.common_name_matches(name));

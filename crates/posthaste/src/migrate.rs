@@ -5,6 +5,7 @@ use crate::database::{DatabaseUrl, ServerUrl};
 use crate::settings::{self, DatabaseFlags, DatabaseSettings};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use posthaste_store::grants::DbRole;
 use posthaste_store::postgres::{
     self, AdministratorSql, LoginRoles, MigrateOptions, MigrateReport, RoleSource,
 };
@@ -22,8 +23,9 @@ Examples:
 pub(crate) struct MigrateFlags {
     /// PostgreSQL roles: create missing ones, which needs CREATEROLE; use existing ones, from the SQL of --print-roles;
     /// or none, so that one login does everything
-    #[arg(long, value_enum, default_value_t, value_name = "SOURCE")]
-    roles: Roles,
+    /// [default: create, or none for a database that was migrated with it]
+    #[arg(long, value_enum, value_name = "SOURCE")]
+    roles: Option<Roles>,
     /// Use roles that belong to another database of the cluster
     #[arg(long)]
     share_roles: bool,
@@ -37,9 +39,8 @@ pub(crate) struct MigrateFlags {
     database: DatabaseFlags,
 }
 
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum Roles {
-    #[default]
     Create,
     Existing,
     None,
@@ -62,10 +63,11 @@ pub(crate) fn run(flags: &MigrateFlags, json: bool) -> anyhow::Result<String> {
                 password: database.password.clone(),
                 prefix: database.role_prefix.clone(),
                 roles: match flags.roles {
-                    Roles::Create => RoleSource::Create,
-                    Roles::Existing => RoleSource::Existing,
-                    Roles::None => RoleSource::None,
+                    None | Some(Roles::Create) => RoleSource::Create,
+                    Some(Roles::Existing) => RoleSource::Existing,
+                    Some(Roles::None) => RoleSource::None,
                 },
+                keeps_none: flags.roles.is_none(),
                 share_roles: flags.share_roles,
                 rename_roles: flags.rename_roles,
             };
@@ -121,10 +123,30 @@ fn administrator_sql(database: &DatabaseSettings, share_roles: bool) -> anyhow::
     };
     for (role, url) in &database.logins {
         let (login, _) = named(url)?;
+        if login == owner && database.direct.is_some() {
+            anyhow::bail!(
+                "the login {login} of POSTHASTE_DATABASE_URL_DIRECT would become the owner with all rights, but it is \
+                 also the login of the role {}: use the URL of the owner, or leave POSTHASTE_DATABASE_URL_DIRECT out",
+                role.name()
+            );
+        }
         if login != owner {
             add(login, *role);
         }
     }
     let prefix = database.role_prefix.clone();
+    let roles = prefix.roles(&DbRole::ALL);
+    for login in logins.iter().map(|login| &login.login).chain([&owner]) {
+        if roles.contains(login) {
+            anyhow::bail!(
+                "the login {login} has the name of a role: choose another login or POSTHASTE_ROLE_PREFIX"
+            );
+        }
+    }
+    // They would end a comment or a block of the printed SQL.
+    let is_unsuitable = |text: &&String| text.contains(char::is_control) || text.contains("$posthaste$");
+    if let Some(text) = logins.iter().map(|login| &login.login).chain([&owner, &name]).find(is_unsuitable) {
+        anyhow::bail!("the name {text:?} contains characters that --print-roles does not support");
+    }
     Ok(AdministratorSql { database: name, owner, logins, prefix, share_roles })
 }

@@ -40,7 +40,7 @@ impl RolePrefix {
     }
 
     /// Returns the names of several roles in the cluster.
-    pub(crate) fn roles(&self, roles: &[DbRole]) -> Vec<String> {
+    pub fn roles(&self, roles: &[DbRole]) -> Vec<String> {
         roles.iter().map(|role| self.role(*role)).collect()
     }
 }

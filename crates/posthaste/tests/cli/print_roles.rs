@@ -44,6 +44,18 @@ fn missing_names_are_reported() {
         assert!(refused.stderr.contains(part), "{url}: {}", refused.stderr);
         assert_eq!(refused.stdout, "", "{url}");
     }
+    let viewer = ("POSTHASTE_DATABASE_URL_VIEWER", "postgres://shop_viewer@db.invalid/shop");
+    let named_alike = [OWNER, ("POSTHASTE_ROLE_PREFIX", "shop_"), viewer];
+    let direct = ("POSTHASTE_DATABASE_URL_DIRECT", "postgres://shop_viewer@db.invalid/shop");
+    let broken = ("POSTHASTE_DATABASE_URL", "postgres://a%0Ab@db.invalid/shop");
+    for (settings, part) in [
+        (&named_alike[..], "has the name of a role"),
+        (&[OWNER, viewer, direct], "would become the owner"),
+        (&[broken], "does not support"),
+    ] {
+        let refused = run(&["migrate", "--print-roles"], settings, "").expect(1);
+        assert!(refused.stderr.contains(part) && refused.stdout.is_empty(), "{part}: {}", refused.stderr);
+    }
     for flag in ["--rename-roles", "--roles=none", "--json"] {
         let refused = run(&["migrate", "--print-roles", flag], &[OWNER], "").expect(2);
         assert!(refused.stderr.contains("--print-roles"), "{flag}: {}", refused.stderr);

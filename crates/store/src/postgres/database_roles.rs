@@ -11,7 +11,8 @@ pub use administrator::{AdministratorSql, LoginRoles};
 use crate::RolePrefix;
 use crate::grants::{self, DbRole};
 use crate::postgres::conn::password::PasswordSource;
-use crate::postgres::migrate::{execute_with_retries, server_message, store_error};
+use crate::postgres::lock_wait::LockObserver;
+use crate::postgres::migrate::{execute_named, execute_with_retries, server_message, store_error};
 use posthaste_core::ports::{StoreError, StoreResult};
 use record::RoleRecord;
 use tokio_postgres::error::SqlState;
@@ -36,6 +37,8 @@ pub struct MigrateOptions {
     pub password: PasswordSource,
     pub prefix: RolePrefix,
     pub roles: RoleSource,
+    /// Whether a database that was migrated with [`RoleSource::None`] stays without roles, whatever `roles` is.
+    pub keeps_none: bool,
     /// Whether to use roles that belong to another database of the cluster.
     pub share_roles: bool,
     /// Whether to move a database whose roles have another prefix to `prefix`.
@@ -48,6 +51,15 @@ pub(super) struct Prepared<'a> {
     options: &'a MigrateOptions,
     /// The prefix of other roles that have rights in this database. They lose these rights.
     replaced: Option<RolePrefix>,
+}
+
+/// Returns the options for a database, which may have been migrated without roles before.
+pub(super) async fn resolve(client: &Client, options: &MigrateOptions) -> StoreResult<MigrateOptions> {
+    let mut options = options.clone();
+    if options.keeps_none && record::read(client).await.map_err(store_error)? == Some(RoleRecord::None) {
+        options.roles = RoleSource::None;
+    }
+    Ok(options)
 }
 
 /// Creates or checks the roles. Changes no rights in the database yet.
@@ -77,7 +89,7 @@ pub(super) async fn prepare<'a>(client: &Client, options: &'a MigrateOptions) ->
 impl Prepared<'_> {
     /// Sets the rights in the database and records the roles, in one transaction. Returns the statements that an
     /// administrator has to run so that members of replaced roles keep their rights.
-    pub(super) async fn grant(&self, client: &Client) -> StoreResult<Vec<String>> {
+    pub(super) async fn grant(&self, client: &Client, observer: &LockObserver) -> StoreResult<Vec<String>> {
         let prefix = &self.options.prefix;
         let (rights, record) = match self.options.roles {
             RoleSource::Create | RoleSource::Existing => {
@@ -95,7 +107,7 @@ impl Prepared<'_> {
             [..] => grants::postgres_revokes(&replaced_names.join(", ")),
         };
         let statements = format!("BEGIN;\n{rights}{revokes}{};\nCOMMIT;", record.statement());
-        execute_with_retries(client, &statements).await.map_err(store_error)?;
+        execute_named(client, observer, "granting the rights", &statements).await?;
         match (&self.replaced, self.options.roles) {
             (None, _) | (Some(_), RoleSource::None) => Ok(Vec::new()),
             (Some(replaced), RoleSource::Create | RoleSource::Existing) => {

@@ -38,7 +38,9 @@ impl std::fmt::Display for AdministratorSql {
             "-- Prepares the PostgreSQL database {database} for Posthaste: the roles of its components, the login\n\
              -- {owner} that migrates it, and the right to connect. Run it as an administrator, connected to this\n\
              -- database. It can be run again. It sets no password: use ALTER ROLE … PASSWORD, or \\password in psql.\n\
-             BEGIN;\n"
+             BEGIN;\n\
+             -- Names resolve to PostgreSQL's own functions only, whatever the owner has created.\n\
+             SET LOCAL search_path = pg_catalog, pg_temp;\n"
         )?;
         let logins = self.logins.iter().map(|login| login.login.as_str());
         f.write_str(&create_logins(&self.database, std::iter::once(self.owner.as_str()).chain(logins)))?;

@@ -1,12 +1,12 @@
 //! The record of a database's roles, in the comment of its schema. Any login can read it, and it is part of a dump.
 
 use crate::RolePrefix;
-use crate::postgres::conn::value::get;
+use crate::postgres::conn::session::Session;
 use crate::remote::Fault;
 use posthaste_core::ports::StoreError;
-use tokio_postgres::{Client, Error, Row};
+use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
-pub(crate) const READ: &str = include_str!("../sql/migrate/role_record.sql");
+const READ: &str = include_str!("../sql/migrate/role_record.sql");
 
 /// The roles for which a database was migrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,12 +35,16 @@ impl RoleRecord {
         };
         format!("COMMENT ON SCHEMA posthaste IS '{text}'")
     }
+}
 
-    /// Reads the record from the rows of [`READ`].
-    pub(crate) fn of(rows: &[Row]) -> Result<Option<Self>, Fault> {
-        let comment = rows.first().map(|row| get::<Option<String>>(row, "comment")).transpose()?;
-        Ok(comment.flatten().and_then(|comment| Self::parse(&comment)))
-    }
+/// Reads the record without a prepared statement, because it is not known yet whether a pooler supports them.
+pub(crate) async fn read_simply(session: &Session) -> Result<Option<RoleRecord>, Fault> {
+    let messages = session.simple_query(READ).await?;
+    let comment = messages.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0),
+        SimpleQueryMessage::CommandComplete(_) | SimpleQueryMessage::RowDescription(_) | _ => None,
+    });
+    Ok(comment.and_then(RoleRecord::parse))
 }
 
 pub(super) async fn read(client: &Client) -> Result<Option<RoleRecord>, Error> {

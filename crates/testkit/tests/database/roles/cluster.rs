@@ -10,7 +10,7 @@ use posthaste_store::postgres::{
 use posthaste_store::{RolePrefix, grants};
 use posthaste_testkit::direct::Direct;
 use posthaste_testkit::fixtures::{T0, event};
-use posthaste_testkit::postgres::{client, url_with};
+use posthaste_testkit::postgres::{ADMIN, client, url_with};
 use posthaste_testkit::private_server::PrivateServer;
 use tokio_postgres::error::SqlState;
 
@@ -250,6 +250,9 @@ async fn a_database_without_roles_is_served_by_the_login_that_migrated_it() {
     let none = options("", RoleSource::None);
     cluster.migrate("shop", &none).await.expect("a migration without roles");
     assert_eq!(cluster.comments("").await, Vec::<String>::new());
+    let kept = MigrateOptions { keeps_none: true, ..create("") };
+    cluster.migrate("shop", &kept).await.expect("a migration that stays without roles");
+    assert_eq!(cluster.comments("").await, Vec::<String>::new());
     // The prefix does not matter without roles.
     for text in ["", "posthaste_"] {
         cluster.check_serves("shop", text).await;
@@ -348,6 +351,13 @@ async fn existing_roles_must_be_prepared_by_an_administrator() {
     let new = AdministratorSql { prefix: prefix("new_"), ..administrator_sql("shop") };
     let renamed = MigrateOptions { prefix: new.prefix.clone(), rename_roles: true, ..existing };
     refusal(cluster.migrate("shop", &renamed).await);
+    // A schema with the name of the administrator comes first in the default search path.
+    let hostile = format!(
+        "CREATE SCHEMA {ADMIN}; GRANT USAGE ON SCHEMA {ADMIN} TO PUBLIC;
+         CREATE FUNCTION {ADMIN}.format(text, text) RETURNS text LANGUAGE plpgsql
+         AS 'BEGIN RAISE EXCEPTION ''called by the administrator''; END'"
+    );
+    client(&cluster.url("shop")).await.batch_execute(&hostile).await.expect("a hostile function");
     cluster.server.execute("shop", &new.to_string());
     let report = cluster.migrate("shop", &renamed).await.expect("the new roles");
     assert_eq!(report.statements_to_run, Vec::<String>::new(), "the administrator has granted them");

@@ -83,10 +83,12 @@ async fn run(
 ) -> StoreResult<MigrateReport> {
     acquire_lock(&client).await?;
     execute(&client, LOCK_TIMEOUT).await?;
-    execute(&client, include_str!("sql/migrate/create_schema.sql")).await?;
+    execute_named(&client, observer, "creating the schema", include_str!("sql/migrate/create_schema.sql"))
+        .await?;
     let applied = applied(&client).await.map_err(store_error)?;
     let planned = migration::plan(migrations, &applied).map_err(|error| refused(&error))?;
-    let roles = database_roles::prepare(&client, options).await?;
+    let options = database_roles::resolve(&client, options).await?;
+    let roles = database_roles::prepare(&client, &options).await?;
     let mut report = MigrateReport {
         applied: Vec::new(),
         version: migrations.last().map_or(0, |migration| migration.version),
@@ -96,7 +98,7 @@ async fn run(
         apply(&client, observer, migration).await?;
         report.applied.push(migration.version);
     }
-    report.statements_to_run = roles.grant(&client).await?;
+    report.statements_to_run = roles.grant(&client, observer).await?;
     Ok(report)
 }
 
@@ -150,6 +152,8 @@ pub(super) fn never_migrated() -> StoreError {
 }
 
 async fn apply(client: &Client, observer: &LockObserver, migration: &Migration) -> StoreResult<()> {
+    // Migration 4 changes the setting of the session.
+    execute(client, LOCK_TIMEOUT).await?;
     let outcome = if migration.in_transaction() {
         let row = progress_statement(migration, "clock_timestamp()");
         execute_observed(client, observer, &format!("BEGIN;\n{}\n;{row}COMMIT;", migration.sql)).await
@@ -158,7 +162,13 @@ async fn apply(client: &Client, observer: &LockObserver, migration: &Migration) 
     };
     outcome.map_err(|StepError { error, wait }| {
         if is_lock_timeout(&error) {
-            return StoreError::Unusable { what: lock_message(migration, wait.as_ref()) };
+            let kept = if migration.in_transaction() {
+                "this migration changed nothing"
+            } else {
+                "its finished steps are kept"
+            };
+            let what = format!("migration {} ({})", migration.version, migration.name);
+            return StoreError::Unusable { what: lock_message(&what, kept, wait.as_ref()) };
         }
         let what = format!(
             "migration {} ({}) failed: {}",
@@ -224,13 +234,8 @@ fn is_lock_timeout(error: &Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
-/// Returns the error message for a migration that could not acquire a lock.
-fn lock_message(migration: &Migration, wait: Option<&LockWait>) -> String {
-    let Migration { version, name, .. } = migration;
-    let kept = match migration.in_transaction() {
-        true => "this migration changed nothing",
-        false => "its finished steps are kept",
-    };
+/// Returns the error message for a part of a migration that could not acquire a lock.
+fn lock_message(what: &str, kept: &str, wait: Option<&LockWait>) -> String {
     let cause = wait.map_or_else(
         || {
             "other sessions hold a lock that it needs: find long transactions with SELECT pid, application_name, \
@@ -240,7 +245,7 @@ fn lock_message(migration: &Migration, wait: Option<&LockWait>) -> String {
         ToString::to_string,
     );
     format!(
-        "migration {version} ({name}) could not acquire a lock: {cause}; then run `posthaste migrate` again: {kept}, \
+        "{what} could not acquire a lock: {cause}; then run `posthaste migrate` again: {kept}, \
          and the next run continues with it"
     )
 }
@@ -284,11 +289,25 @@ fn is_transient(error: &Error) -> bool {
 }
 
 async fn execute(client: &Client, sql: &str) -> StoreResult<()> {
-    execute_with_retries(client, sql).await.map_err(|error| match error.code() {
-        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Unusable {
-            what: format!("this login may not create the schema posthaste: {}", server_message(&error)),
-        },
-        Some(_) | None => store_error(error),
+    client.batch_execute(sql).await.map_err(store_error)
+}
+
+/// Runs a part of the migration that is not a numbered one. `what` describes it for messages.
+pub(super) async fn execute_named(
+    client: &Client,
+    observer: &LockObserver,
+    what: &str,
+    sql: &str,
+) -> StoreResult<()> {
+    execute_observed(client, observer, sql).await.map_err(|StepError { error, wait }| {
+        if is_lock_timeout(&error) {
+            return StoreError::Unusable { what: lock_message(what, "it changed nothing", wait.as_ref()) };
+        }
+        if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+            let why = format!("this login may not do it: {}", server_message(&error));
+            return StoreError::Unusable { what: format!("{what} failed: {why}") };
+        }
+        store_error(error)
     })
 }
 

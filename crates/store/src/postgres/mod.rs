@@ -207,9 +207,10 @@ fn code_of(cause: &Cause) -> Option<&SqlState> {
 /// the database has no roles. A database without a record was migrated by version 0.1, or not at all.
 async fn role_prefix(options: &PostgresOptions, home: DbRole) -> StoreResult<Option<RolePrefix>> {
     let configured = &options.role_prefix;
-    let read = |mut session: Session| async move { RoleRecord::of(&session.read(record::READ, &[]).await?) };
     let call = Call::repeatable("reading the roles of the database");
-    match RolePool::new(home, options, None)?.call(call, read).await? {
+    let pool = RolePool::new(home, options, None)?;
+    let found = call.run(|| async { record::read_simply(&pool.session().await?).await }).await;
+    match call.conclude(found)? {
         Some(RoleRecord::None) => Ok(None),
         Some(RoleRecord::Prefix(prefix)) if prefix != *configured => {
             Err(record::mismatch(&prefix, configured))

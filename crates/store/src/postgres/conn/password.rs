@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// The maximum time of the password command. After it, the command is killed.
+/// The maximum time of the password command, after which it is killed, and of reading the password file.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The maximum number of password commands that run at once. A starting process opens dozens of connections, and so
@@ -56,6 +56,8 @@ pub(crate) struct LoginTarget<'a> {
 pub(crate) enum PasswordError {
     #[error("POSTHASTE_DATABASE_PASSWORD_FILE={}: {reason}", path.display())]
     File { path: PathBuf, reason: SecretFileError },
+    #[error("POSTHASTE_DATABASE_PASSWORD_FILE={}: the file was not read within 5 s", .0.display())]
+    FileTime(PathBuf),
     #[error("POSTHASTE_DATABASE_PASSWORD_FILE={}: the file has more than one line", .0.display())]
     FileLines(PathBuf),
     #[error(
@@ -106,14 +108,20 @@ impl PasswordSource {
     pub(crate) async fn read(&self, target: LoginTarget<'_>) -> Result<Option<String>, PasswordError> {
         match self {
             Self::Url => Ok(None),
-            Self::File(path) => read_file(path).map(Some),
+            Self::File(path) => read_file(path).await.map(Some),
             Self::Command(command) => run(command, target).await.map(Some).map_err(PasswordError::Command),
         }
     }
 }
 
-fn read_file(path: &Path) -> Result<String, PasswordError> {
-    let text = read_secret(path).map_err(|reason| PasswordError::File { path: path.to_owned(), reason })?;
+/// Reads the file on another thread, because a file of a network or a secret store may block.
+async fn read_file(path: &Path) -> Result<String, PasswordError> {
+    let owned = path.to_owned();
+    let reading = tokio::task::spawn_blocking(move || read_secret(&owned));
+    let Ok(Ok(read)) = timeout(COMMAND_TIME_MAX, reading).await else {
+        return Err(PasswordError::FileTime(path.to_owned()));
+    };
+    let text = read.map_err(|reason| PasswordError::File { path: path.to_owned(), reason })?;
     if is_one_line(&text) { Ok(text) } else { Err(PasswordError::FileLines(path.to_owned())) }
 }
 

@@ -20,6 +20,9 @@ use std::future::Future;
 use std::ops::Deref;
 use std::time::Duration;
 
+/// The age at which a connection is replaced, so that renewed certificates and changed DNS entries take effect.
+const CONNECTION_AGE_MAX: Duration = Duration::from_secs(3600);
+
 /// The pool of connections with one login.
 type Pool = managed::Pool<Manager>;
 
@@ -63,12 +66,15 @@ impl managed::Manager for Manager {
         Ok(PooledClient { client: ClientWrapper::new(client, task), generation })
     }
 
-    async fn recycle(&self, client: &mut PooledClient, _: &Metrics) -> RecycleResult<ConnectError> {
+    async fn recycle(&self, client: &mut PooledClient, metrics: &Metrics) -> RecycleResult<ConnectError> {
         if client.is_closed() {
             return Err(RecycleError::message("the connection was closed"));
         }
         if client.generation != *self.monitor.generation().borrow() {
             return Err(RecycleError::message("the server is no longer the primary"));
+        }
+        if metrics.created.elapsed() > CONNECTION_AGE_MAX {
+            return Err(RecycleError::message("the connection is old"));
         }
         Ok(())
     }

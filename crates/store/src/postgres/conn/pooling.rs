@@ -42,11 +42,15 @@ enum Found {
 pub(crate) async fn check(connector: &Connector, need: Need) -> Result<(), Fault> {
     let (first, first_transport) = connector.connect(None).await.map_err(connecting)?;
     let (second, second_transport) = connector.connect(None).await.map_err(connecting)?;
-    let work = async move { timeout(DETECTION_TIMEOUT, observe(&first, &second)).await };
-    // The transports end when both clients are dropped.
-    let (found, _, _) = futures_util::future::join3(work, first_transport, second_transport).await;
-    let found = match found {
-        Err(_) => return Err(Fault::TimedOut("the server did not respond in time".into())),
+    let work = async move { observe(&first, &second).await };
+    // The transports end when both clients are dropped. The limit includes them, because they wait for responses.
+    let all = futures_util::future::join3(work, first_transport, second_transport);
+    let found = match timeout(DETECTION_TIMEOUT, all).await.map(|(found, _, _)| found) {
+        Err(_) => {
+            let why =
+                "the server did not respond in time; a connection pooler needs two free server connections";
+            return Err(Fault::TimedOut(why.into()));
+        }
         Ok(Err(error)) if is_lost_statement(&error) => Found::Lost,
         Ok(Err(error)) => return Err(classify(error, Phase::BeforeCommit)),
         Ok(Ok(found)) => found,

@@ -7,7 +7,7 @@ use crate::remote::{Fault, Phase};
 use deadpool::managed::Object;
 use futures_util::future::{join, join3};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Row, Statement};
+use tokio_postgres::{Row, SimpleQueryMessage, Statement};
 
 pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
@@ -50,6 +50,12 @@ impl Session {
             Some(connection) if !connection.is_closed() => Ok(connection),
             Some(_) | None => Err(Fault::Away("the connection was closed".into())),
         }
+    }
+
+    /// Runs a reading statement without parameters that is not prepared.
+    pub(crate) async fn simple_query(&self, sql: &str) -> Result<Vec<SimpleQueryMessage>, Fault> {
+        let answer = self.connection()?.simple_query(sql).await;
+        answer.map_err(|error| classify(error, Phase::BeforeCommit))
     }
 
     async fn prepare(&self, sql: &str) -> Result<Statement, Fault> {

@@ -13,7 +13,7 @@ use posthaste_store::sqlite::{self, SqliteOptions, SqliteStore};
 use posthaste_testkit::direct::Direct;
 use posthaste_testkit::fixtures::{T0, at, delivered, order, order_claim};
 use posthaste_testkit::harness::Harness;
-use posthaste_testkit::postgres::{client, empty_database, shared_roles, url_with};
+use posthaste_testkit::postgres::{OWNER, client, empty_database, shared_roles};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -203,7 +203,7 @@ async fn a_migration_that_cannot_lock_a_table_names_the_session() {
     ] {
         for part in [
             "(next) could not acquire a lock: the table posthaste.events is locked by pid ",
-            &format!("pid {pid} (report, user owner_of_"),
+            &format!("pid {pid} (report, user {OWNER}, "),
             &format!("SELECT pg_terminate_backend(pid) FROM unnest(ARRAY[{pid}]) pid"),
             "then run `posthaste migrate` again",
             kept,

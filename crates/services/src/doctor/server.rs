@@ -115,8 +115,10 @@ fn standbys(server: &ServerFacts) -> Check {
     let standbys = match &server.standbys {
         Observed::Without => &[][..],
         Observed::Denied => {
-            let found = "not checked: standbys are attached, and the role viewer may not see their state";
-            return Check::warning("standbys", found, "GRANT pg_read_all_stats TO viewer");
+            let found =
+                "not checked: standbys or backups are attached, and the role viewer may not see their state";
+            let to_do = "GRANT pg_read_all_stats TO viewer (with the prefix in POSTHASTE_ROLE_PREFIX)";
+            return Check::warning("standbys", found, to_do);
         }
         Observed::Seen(standbys) => &standbys[..],
     };

@@ -25,7 +25,7 @@ pub struct DatabaseReading {
     pub connections: Vec<RoleConnections>,
     /// The number of failed attempts to connect, for every reason.
     pub failures: Vec<(&'static str, u64)>,
-    /// The number of times that a new connection reached another server than the one before.
+    /// The number of times that new connections used another host of the database URL than before.
     pub failovers: u64,
 }
 
@@ -76,7 +76,7 @@ impl Collector for DatabaseMeters {
         for (reason, count) in failures {
             ConstCounter::new(count).encode(family.encode_family(&Reason { reason })?)?;
         }
-        let help = "New database connections that reached another server than the one before";
+        let help = "Moves of new connections to another host of the database URL";
         let counter = ConstCounter::new(failovers);
         let encoder = encoder.encode_descriptor("database_failovers", help, None, MetricType::Counter)?;
         counter.encode(encoder)

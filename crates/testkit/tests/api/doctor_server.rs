@@ -139,7 +139,7 @@ async fn standbys_and_what_a_failover_can_lose_are_found() {
     // Without pg_read_all_stats the role viewer sees that there is a standby, and nothing else.
     until(&store, |standbys| *standbys == Observed::Denied).await;
     let diagnosis = diagnose(&url, |_| {}).await;
-    has(&diagnosis, "standbys", "warning", "not checked: standbys are attached");
+    has(&diagnosis, "standbys", "warning", "not checked: standbys or backups are attached");
     assert!(diagnosis["checks"].as_array().expect("checks").iter().all(|check| check["name"] != "failover"));
 
     run("GRANT pg_read_all_stats TO viewer").await;

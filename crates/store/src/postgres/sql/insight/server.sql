@@ -11,9 +11,10 @@ FROM (
         current_setting('fsync')::boolean AS fsync,
         current_setting('full_page_writes')::boolean AS full_page_writes,
         current_setting('synchronous_commit') AS synchronous_commit,
-        age(d.datfrozenxid)::bigint AS transaction_age,
+        -- The oldest id of any database stops the whole server.
+        (SELECT max(age(a.datfrozenxid)) FROM pg_catalog.pg_database a)::bigint AS transaction_age,
         current_setting('autovacuum_freeze_max_age')::bigint AS transaction_freeze_max_age,
-        mxid_age(d.datminmxid)::bigint AS multixact_age,
+        (SELECT max(mxid_age(a.datminmxid)) FROM pg_catalog.pg_database a)::bigint AS multixact_age,
         current_setting('autovacuum_multixact_freeze_max_age')::bigint AS multixact_freeze_max_age,
         -- PostgreSQL 15 has no reserved_connections.
         current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint

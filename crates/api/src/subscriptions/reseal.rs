@@ -127,7 +127,8 @@ async fn reseal<S: Stores>(
     let rows = api.subscriptions.load_secrets(after, BATCH).await?;
     let Batch { outdated, mut unreadable, missing_keys } = examine(api, &rows);
     let mut ids: Vec<SubscriptionId> = rows.iter().map(|(id, _)| *id).collect();
-    let mut outdated_ids: Vec<SubscriptionId> = outdated.iter().map(|row| row.id).collect();
+    let outdated_ids: Vec<SubscriptionId> = outdated.iter().map(|row| row.id).collect();
+    let mut outdated_count = outdated_ids.len();
     let mut next = ids.last().filter(|_| ids.len() == BATCH as usize).map(|id| id.get());
     let mut resealed = 0;
     if !dry_run && !outdated.is_empty() {
@@ -138,7 +139,7 @@ async fn reseal<S: Stores>(
         // A row that was changed in the meantime is examined again by the next call, with all rows after it.
         if let Some(changed) = outdated_ids.iter().copied().find(|id| !stored.contains(id)) {
             ids.retain(|id| *id < changed);
-            outdated_ids.retain(|id| *id < changed);
+            outdated_count = resealed;
             unreadable.retain(|row| row.subscription_id < changed.get());
             next = Some(changed.get() - 1);
         }
@@ -147,7 +148,7 @@ async fn reseal<S: Stores>(
         dry_run,
         key_id,
         examined: ids.len(),
-        outdated: outdated_ids.len(),
+        outdated: outdated_count,
         resealed,
         unreadable,
         missing_keys,

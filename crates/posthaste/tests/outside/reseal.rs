@@ -275,17 +275,19 @@ async fn check_rotation(engine: Engine) {
     let halfway = subscriptions / BATCH / 2;
     let resealing = async {
         reseal_and_kill(address, halfway).await;
+        let left =
+            parsed(&reseal(&url, &["--check", "--json"]).expect(1))["outdated"].as_u64().expect("a count");
         let url = url.clone();
         let began = Instant::now();
         let continued = tokio::task::spawn_blocking(move || reseal(&url, &["--json"])).await.expect("an end");
         let took = began.elapsed();
         done.store(true, Ordering::Relaxed);
-        (parsed(&continued.expect(0)), took)
+        (parsed(&continued.expect(0)), left as usize, took)
     };
-    let (rotations, (continued, took)) =
+    let (rotations, (continued, left, took)) =
         tokio::join!(deliveries.load(address, &mut events, &done), resealing);
     deliveries.wait_for(events * USED).await;
-    let left = subscriptions - halfway * BATCH;
+    assert!(left > 0 && left < subscriptions, "{left} left after the kill");
     let resealed = continued["resealed"].as_u64().expect("a count") as usize;
     println!(
         "{engine:?}: {resealed} of {subscriptions} subscriptions resealed in {took:?} after the kill ({:.0} per \

@@ -1,6 +1,6 @@
 -- posthaste: not compatible
 -- The random value to which the encrypted secrets of a row are bound, so that they cannot be decrypted in another row.
--- The program draws it for every new row; the default is for existing rows and for processes of the previous version.
+-- The program draws it for every new row; the default is for existing rows.
 -- A volatile default rewrites the table under its exclusive lock. That takes about a second for 100,000 subscriptions;
 -- adding the column without values and filling it in steps would need a time in which it may be NULL.
 ALTER TABLE posthaste.subscriptions ADD COLUMN secret_ref uuid NOT NULL DEFAULT gen_random_uuid()

@@ -46,8 +46,8 @@ test-postgres-versions: ## run the tests of the stores on PostgreSQL 15, 16, 17 
 	cargo build --workspace --bins --locked
 	@for version in $(or $(POSTGRES_VERSIONS),15 16 17 18); do \
 		printf '\n== tests of the stores on PostgreSQL %s\n' "$$version"; \
-		POSTHASTE_TEST_POSTGRES_VERSION=$$version scripts/with-postgres cargo test --workspace --locked \
-			--test conformance --test database || exit; \
+		POSTHASTE_TEST_POSTGRES_VERSION=$$version scripts/with-tools scripts/with-postgres \
+			cargo test --workspace --locked --test conformance --test connect --test database || exit; \
 	done
 
 soak: build ## deliver 100,000 events to ten subscriptions with nine processes (SOAK_EVENTS=…)

@@ -198,7 +198,8 @@ async fn the_recorded_connection_is_checked_and_shown() {
     ] {
         let address = "192.0.2.7:5433".parse().ok();
         let host = "db.example.com".to_owned();
-        monitor.connected(ConnectedServer { host, port: 5433, address, tls: tls.clone() });
+        monitor
+            .connected("posthaste viewer", ConnectedServer { host, port: 5433, address, tls: tls.clone() });
         let diagnosis = api.get("/v1/doctor?recent=true").expect(200).await;
         has(&diagnosis, "encryption", encryption.0, encryption.1);
         if let Some((status, words)) = certificate {

@@ -90,7 +90,7 @@ impl Connector {
         // Boxed, because the future is too large to be part of every call's future.
         let connected = Box::pin(self.try_hosts(setup)).await;
         match &connected {
-            Ok((_, _, server)) => self.monitor.connected(server.clone()),
+            Ok((_, _, server)) => self.monitor.connected(&self.program, server.clone()),
             Err(error) => self.monitor.failed(error.reason()),
         }
         connected.map(|(client, transport, _)| (client, transport))

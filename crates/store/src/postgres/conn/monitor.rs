@@ -68,15 +68,18 @@ pub struct ConnectionMonitor {
 struct Record {
     failures: [AtomicU64; ConnectFailure::ALL.len()],
     failovers: AtomicU64,
-    server: Mutex<Option<ConnectedServer>>,
+    /// For each program name, the server of its last connection. The most recent one is at the end.
+    servers: Mutex<Vec<(String, ConnectedServer)>>,
     /// For each list of hosts, the index of the one that the last connection used.
     hosts: Mutex<BTreeMap<String, usize>>,
 }
 
 impl ConnectionMonitor {
-    /// Records the server of an established connection.
-    pub fn connected(&self, server: ConnectedServer) {
-        *self.record.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
+    /// Records the server of an established connection. `program` is the application name, which contains the role.
+    pub fn connected(&self, program: &str, server: ConnectedServer) {
+        let mut servers = self.record.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.retain(|(known, _)| known != program);
+        servers.push((program.to_owned(), server));
     }
 
     /// Records which host of a list was used. Another one than before counts as a failover, once for all connections
@@ -121,8 +124,47 @@ impl ConnectionMonitor {
         self.record.failovers.load(Ordering::Relaxed)
     }
 
-    /// Returns the server of the most recent connection, or `None` if there has been none.
+    /// Returns the connected server, or `None` if there has been no connection. If the logins of the roles differ,
+    /// returns the one whose connection is protected least, otherwise that of the most recent connection.
     pub fn server(&self) -> Option<ConnectedServer> {
-        self.record.server.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let servers = self.record.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let protection = |server: &ConnectedServer| match server.tls.as_ref().map(|tls| tls.verified) {
+            _ if server.is_local() => 4,
+            None => 0,
+            Some(Verified::No) => 1,
+            Some(Verified::Authority) => 2,
+            Some(Verified::Host) => 3,
+        };
+        servers.iter().rev().map(|(_, server)| server).min_by_key(|server| protection(server)).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(host: &str, address: &str, verified: Option<Verified>) -> ConnectedServer {
+        let tls = verified.map(|verified| TlsSession { version: "TLSv1.3", verified, expires: None });
+        ConnectedServer { host: host.to_owned(), port: 5432, address: address.parse().ok(), tls }
+    }
+
+    #[test]
+    fn least_protected_server_is_reported() {
+        let monitor = ConnectionMonitor::default();
+        let reported = || monitor.server().map(|server| server.host);
+        assert_eq!(reported(), None);
+        for (program, host, address, verified, expected) in [
+            ("viewer", "a", "127.0.0.1:1", None, "a"),
+            ("router", "b", "127.0.0.1:1", None, "b"),
+            ("worker", "c", "10.0.0.1:1", Some(Verified::Host), "c"),
+            ("keys", "d", "10.0.0.1:1", Some(Verified::Authority), "d"),
+            ("viewer", "e", "10.0.0.1:1", Some(Verified::Host), "d"),
+            ("router", "f", "10.0.0.1:1", None, "f"),
+            ("router", "g", "10.0.0.1:1", Some(Verified::No), "g"),
+            ("router", "h", "10.0.0.1:1", Some(Verified::Host), "d"),
+        ] {
+            monitor.connected(program, server(host, address, verified));
+            assert_eq!(reported().as_deref(), Some(expected));
+        }
     }
 }

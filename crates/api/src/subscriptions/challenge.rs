@@ -16,6 +16,7 @@ use posthaste_core::ports::{Stage, Stores, SubscriptionStore as _, Verification}
 use posthaste_core::signature::SigningSecret;
 use posthaste_core::subscription::{CallbackUrl, SecretColumn, Secrets, Subscription};
 use posthaste_core::{SubscriptionId, Timestamp};
+use posthaste_services::seal::UnsealError;
 use posthaste_services::sender::{Exchange, Post, ReadUpTo, signed_headers};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -254,15 +255,16 @@ fn open<S: Stores>(
     let live = secrets.live(now);
     let opened: Result<Vec<SigningSecret>, _> =
         live.map(|(place, sealed)| api.outgoing.sealer.open(sealed, place)).collect();
-    opened.map_err(|error| Problem {
-        cause: Some(error.to_string().into()),
-        ..Problem::of(
-            ProblemKind::InternalError,
+    opened.map_err(|error| {
+        let detail = if error == UnsealError::Plain {
+            error.to_string()
+        } else {
             format!(
                 "the signing secret cannot be decrypted: check POSTHASTE_SECRET_KEY, or call \
                  POST /v1/subscriptions/{id}/rotate-secret with an overlap_s of 0"
-            ),
-        )
+            )
+        };
+        Problem { cause: Some(error.to_string().into()), ..Problem::of(ProblemKind::InternalError, detail) }
     })
 }
 

@@ -41,6 +41,7 @@ use conn::value::instant;
 use database_roles::record::{self, RoleRecord};
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{Cause, ClockSample, StoreError, StoreResult, Stores};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 use tokio_postgres::error::SqlState;
@@ -147,15 +148,13 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// Checks the connections of a login that switches to its role, and those of a login that has only one role.
+    /// Checks the connections of each login once.
     async fn check_poolers(&self, options: &PostgresOptions) -> StoreResult<()> {
-        for switches in [true, false] {
-            let is_meant = |role: &DbRole| {
-                options.login(*role).is_some_and(|login| login.takes_role.is_some() == switches)
-            };
-            if let Some(role) = options.roles.iter().copied().find(is_meant) {
-                let checked = self.pool(role).check_pooler().await;
-                checked.map_err(|fault| fault.into_error("connecting to the database", true))?;
+        let mut checked = BTreeSet::new();
+        for role in &options.roles {
+            if options.login(*role).is_some_and(|login| checked.insert(login.url)) {
+                let outcome = self.pool(*role).check_pooler().await;
+                outcome.map_err(|fault| fault.into_error("connecting to the database", true))?;
             }
         }
         Ok(())

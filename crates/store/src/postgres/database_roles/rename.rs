@@ -1,12 +1,10 @@
 //! Moves a database to roles with another prefix. Roles that only this database uses are renamed, which keeps their
 //! rights and members. Roles that another database uses stay; this database gets new ones.
 
-use super::{
-    MigrateOptions, RoleSource, comment_statement, execute_or_roll_back, may_not, ownership, record,
-};
+use super::{MigrateOptions, RoleSource, comment_statement, execute_or_roll_back, ownership, record};
 use crate::RolePrefix;
 use crate::grants::DbRole;
-use crate::postgres::migrate::store_error;
+use crate::postgres::migrate::{server_message, store_error};
 use posthaste_core::ports::{StoreError, StoreResult};
 use record::RoleRecord;
 use tokio_postgres::error::SqlState;
@@ -47,7 +45,14 @@ pub(super) async fn rename_own(client: &Client, from: &RolePrefix, to: &RolePref
     }
     let sql = format!("BEGIN;\n{};\nCOMMIT;", statements.join(";\n"));
     execute_or_roll_back(client, &sql).await.map_err(|error| match error.code() {
-        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => may_not(from.as_str(), &error),
+        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Unusable {
+            what: format!(
+                "this login may not rename the roles with the prefix {from} ({}): on PostgreSQL 16 and newer it needs \
+                 ADMIN OPTION on them; or let an administrator run the SQL that `posthaste migrate --print-roles` \
+                 prints, then run `posthaste migrate --roles existing --rename-roles`",
+                server_message(&error)
+            ),
+        },
         Some(_) | None => store_error(error),
     })
 }

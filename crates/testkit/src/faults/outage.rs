@@ -30,8 +30,8 @@ const ANSWERS_AFTER: Duration = Duration::from_millis(500);
 const EVENTS_PER_SECOND: usize = 40;
 /// The number of deliveries that proves that all components work.
 const SOME: usize = 50;
-/// The maximum number of log lines per service: one when the outage starts, one when it ends, and one for a fault
-/// that is reported twice.
+/// The maximum number of log lines per service or job: one when the outage starts, one when it ends, and one for a
+/// fault that is reported twice.
 const LINES_MAX: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -105,17 +105,24 @@ fn cpu_of(fleet: &Fleet) -> Vec<Duration> {
     fleet.members.iter().map(|member| member.process.cpu_time()).collect()
 }
 
-/// Returns the log lines of each service of each process, without the first `known` lines of the process.
+/// Returns the log lines of each service and each job of each process, without the first `known` lines of the process.
 fn lines_of(fleet: &Fleet, known: &[usize]) -> BTreeMap<String, Vec<String>> {
     let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (member, known) in fleet.members.iter().zip(known) {
         let services = member.process.lines().into_iter().skip(*known);
         for line in services.filter(|line| line.message != OF_A_CALLER) {
-            let service = line.service.unwrap_or_default();
-            lines.entry(format!("{} {service}", member.process.name)).or_default().push(line.text);
+            // A line about a job that was claimed before the outage has no service.
+            let about = line.service.clone().unwrap_or_else(|| job_in(&line.text));
+            lines.entry(format!("{} {about}", member.process.name)).or_default().push(line.text);
         }
     }
     lines
+}
+
+/// Returns the job that a line of the log is about, or an empty text.
+fn job_in(line: &str) -> String {
+    let fields: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+    fields["job_id"].as_str().map_or_else(String::new, |job| format!("job {job}"))
 }
 
 async fn settle(server: &PrivateServer) {

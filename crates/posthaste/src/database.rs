@@ -55,25 +55,10 @@ impl ServerUrl {
         in_query || parts(&self.0).is_some_and(|parts| parts.has_password)
     }
 
-    /// Returns the names of the user and the database, or `None` if the URL does not contain both at the usual places.
+    /// Returns the names of the user and the database, or `None` if the URL does not contain both.
     pub(crate) fn user_and_database(&self) -> Option<(String, String)> {
-        let parts = parts(&self.0)?;
-        let (_, database) = parts.place.split_once('/')?;
-        let named = |name: &str| percent_decoded(name).filter(|name| !name.is_empty());
-        Some((named(parts.user?)?, named(database)?))
+        posthaste_store::postgres::user_and_database(&self.0)
     }
-}
-
-/// Decodes `%` followed by two hexadecimal digits. Returns `None` if the text is not valid.
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut pieces = text.split('%');
-    let mut bytes = pieces.next()?.as_bytes().to_vec();
-    for piece in pieces {
-        let (digits, rest) = piece.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?);
-        bytes.extend_from_slice(rest.as_bytes());
-    }
-    String::from_utf8(bytes).ok()
 }
 
 impl FromStr for ServerUrl {

@@ -8,7 +8,7 @@ mod lock_wait;
 mod migrate;
 mod roles;
 
-pub use conn::connect::check_url;
+pub use conn::connect::{check_url, user_and_database};
 pub use conn::listen::PostgresListener;
 pub use conn::monitor::{ConnectFailure, ConnectedServer, ConnectionMonitor, TlsSession, Verified};
 pub use conn::options::PostgresOptions;

@@ -5,8 +5,6 @@ use posthaste_core::ports::ListenStore as _;
 use posthaste_store::postgres::{ConnectedServer, ConnectionMonitor, PostgresListener};
 use posthaste_testkit::postgres::{OWNER, client};
 use posthaste_testkit::private_server::PrivateServer;
-use std::net::TcpListener;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 pub(crate) const USER: &str = OWNER;
 const PASSWORD: &str = "hush";
@@ -31,7 +29,7 @@ impl TlsServer {
         let admin = client(&server.admin_url("postgres")).await;
         admin.batch_execute(&format!("ALTER ROLE {USER} PASSWORD '{PASSWORD}'")).await.expect("a password");
         drop(admin);
-        let port = free_port();
+        let port = posthaste_testkit::fleet::free_address().port();
         server.restart_with(&format!("listen_addresses = '127.0.0.1'\nport = {port}"));
         Self { server, port }
     }
@@ -63,19 +61,6 @@ impl TlsServer {
     /// Returns a URL with the given host and parameters.
     pub(crate) fn url(&self, host: &str, parameters: &str) -> String {
         format!("postgres://{USER}:{PASSWORD}@{host}:{}/postgres?{parameters}", self.port)
-    }
-}
-
-/// Returns a port below the range of ports that the system assigns, so that no other socket takes it before the server
-/// listens.
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = u16::try_from(std::process::id() % 5_000).expect("a small number");
-    loop {
-        let port = 15_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 5_000;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
     }
 }
 

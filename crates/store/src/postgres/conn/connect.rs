@@ -36,6 +36,12 @@ pub fn check_url(url: &str) -> Result<(), String> {
     ConnectionUrl::parse(url).map(drop)
 }
 
+/// Returns the names of the user and the database in a URL, or `None` if it does not contain both.
+pub fn user_and_database(url: &str) -> Option<(String, String)> {
+    let url = ConnectionUrl::parse(url).ok()?;
+    url.user.zip(url.database)
+}
+
 /// A way to connect to the server of a URL.
 pub(crate) struct Connector {
     url: ConnectionUrl,

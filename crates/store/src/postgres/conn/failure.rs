@@ -84,7 +84,7 @@ impl fmt::Display for HostFailure {
     }
 }
 
-/// Looks for a known error in the chain of causes.
+/// Returns the failure for a known error in the chain of causes, or `None` if there is none.
 fn by_cause(error: &(dyn StdError + 'static)) -> Option<HostFailure> {
     let mut next = Some(error);
     while let Some(cause) = next {

@@ -93,7 +93,7 @@ impl ConnectionMonitor {
     }
 
     /// Records a failed attempt to connect.
-    pub fn failed(&self, reason: ConnectFailure) {
+    pub(crate) fn failed(&self, reason: ConnectFailure) {
         if let Some(count) = self.record.failures.get(reason as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }

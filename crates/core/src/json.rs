@@ -2,9 +2,10 @@
 //! RFC 8259 when it is accepted and never reformatted, because the signature of a delivery covers the exact
 //! bytes.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use serde::de::IgnoredAny;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// The maximum nesting depth of arrays and objects. Many receivers use recursive parsers with this limit.
@@ -84,15 +85,64 @@ fn check(text: &str) -> Result<(), JsonError> {
     if is_too_deep(text) {
         return Err(JsonError::TooDeep { max: NESTING_MAX });
     }
-    match serde_json::from_str::<IgnoredAny>(text) {
-        Ok(IgnoredAny) => Ok(()),
-        Err(error) => {
-            let (line, column) = (error.line(), error.column());
-            let message = error.to_string();
-            let place = format!(" at line {line} column {column}");
-            let reason = message.strip_suffix(&place).unwrap_or(&message).to_owned();
-            Err(JsonError::Invalid { line, column, reason })
+    read(text).map(|IgnoredAny| ())
+}
+
+/// Parses JSON text as a type of Rust. The type determines which content is accepted, and must not be recursive.
+pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, JsonError> {
+    serde_json::from_str(text).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let message = error.to_string();
+        let place = format!(" at line {line} column {column}");
+        let reason = message.strip_suffix(&place).unwrap_or(&message).to_owned();
+        JsonError::Invalid { line, column, reason }
+    })
+}
+
+/// The members of a JSON object in the order of the text, including duplicates. The values are not parsed.
+#[derive(Debug)]
+pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
+
+impl Members<'_> {
+    /// Returns the first name that occurs twice.
+    pub(crate) fn duplicate(&self) -> Option<&str> {
+        let mut seen = BTreeSet::new();
+        self.0.iter().map(|(name, _)| name.as_str()).find(|name| !seen.insert(*name))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(members)
+            }
         }
+
+        deserializer.deserialize_map(InOrder).map(Members)
+    }
+}
+
+/// The maximum length of submitted text quoted in an error, in characters.
+const QUOTED_CHARS_MAX: usize = 40;
+
+/// Returns submitted text as it is quoted in an error: truncated.
+pub(crate) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(QUOTED_CHARS_MAX) {
+        None => text.to_owned(),
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
     }
 }
 
@@ -263,6 +313,17 @@ mod tests {
         ];
         for (bytes, at) in rows {
             assert_eq!(JsonText::parse(*bytes, 100), Err(JsonError::NotUtf8 { at: *at }), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn members_keep_their_order_and_duplicates() {
+        let members: Members<'_> = read(r#" {"b": [1], "a":"x", "b":null} "#).expect("an object");
+        let found: Vec<_> = members.0.iter().map(|(name, value)| (name.as_str(), value.get())).collect();
+        assert_eq!(found, [("b", "[1]"), ("a", "\"x\""), ("b", "null")]);
+        assert_eq!(members.duplicate(), Some("b"));
+        for bad in ["[]", "1", r#"{"\ud800":1}"#, "{}1"] {
+            assert!(read::<Members<'_>>(bad).is_err(), "{bad}");
         }
     }
 

@@ -75,9 +75,103 @@ const fn civil(days: i64) -> (i64, i64, i64) {
     (if month <= 2 { year + 1 } else { year }, month, day)
 }
 
+/// Returns whether a text is a date and time according to RFC 3339, such as `2026-11-05T17:31:00.25+01:00`.
+pub fn is_rfc3339(text: &str) -> bool {
+    let Some((date, rest)) = text.split_at_checked(10) else { return false };
+    let Some((time, rest)) = rest.split_at_checked(9) else { return false };
+    let fraction = rest.strip_prefix('.').map(|rest| {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        rest.split_at_checked(digits).unwrap_or_default()
+    });
+    let (fraction, offset) = fraction.unwrap_or(("0", rest));
+    is_date(date) && is_time_of_day(time) && !fraction.is_empty() && is_offset(offset)
+}
+
+fn is_date(text: &str) -> bool {
+    let [year, month, day] = text.split('-').collect::<Vec<_>>()[..] else { return false };
+    let (Some(year), Some(month), Some(day)) = (digits(year, 4), digits(month, 2), digits(day, 2)) else {
+        return false;
+    };
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    (1..=12).contains(&month) && (1..=days).contains(&day)
+}
+
+/// Returns whether a text is the separator `T` and a time of the form `hh:mm:ss`. The second 60 is a leap second.
+fn is_time_of_day(text: &str) -> bool {
+    let Some(time) = text.strip_prefix(['T', 't']) else { return false };
+    let [hour, minute, second] = time.split(':').collect::<Vec<_>>()[..] else { return false };
+    let is_within = |part, max| digits(part, 2).is_some_and(|value| value <= max);
+    is_within(hour, 23) && is_within(minute, 59) && is_within(second, 60)
+}
+
+fn is_offset(text: &str) -> bool {
+    if matches!(text, "Z" | "z") {
+        return true;
+    }
+    let Some((hour, minute)) = text.strip_prefix(['+', '-']).and_then(|rest| rest.split_once(':')) else {
+        return false;
+    };
+    digits(hour, 2).is_some_and(|hour| hour <= 23) && digits(minute, 2).is_some_and(|minute| minute <= 59)
+}
+
+/// Parses a number of exactly `count` ASCII digits.
+fn digits(text: &str, count: usize) -> Option<u32> {
+    let is_number = text.len() == count && text.bytes().all(|b| b.is_ascii_digit());
+    if is_number { text.parse().ok() } else { None }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rfc3339_is_recognised() {
+        for good in [
+            "2026-11-05T17:31:00Z",
+            "2026-11-05t17:31:00z",
+            "2026-11-05T17:31:00.123456789012Z",
+            "2024-02-29T00:00:00+00:00",
+            "2000-02-29T23:59:60-23:59",
+            "0000-01-01T00:00:00Z",
+            "9999-12-31T23:59:59.9+14:00",
+        ] {
+            assert!(is_rfc3339(good), "{good}");
+        }
+        for bad in [
+            "",
+            "2026-11-05",
+            "2026-11-05T17:31:00",
+            "2026-11-05 17:31:00Z",
+            "2026-11-05T17:31Z",
+            "2026-11-05T24:00:00Z",
+            "2026-11-05T00:60:00Z",
+            "2026-11-05T00:00:61Z",
+            "2026-11-05T17:31:00.Z",
+            "2026-11-05T17:31:00,5Z",
+            "2026-11-05T17:31:00+0100",
+            "2026-11-05T17:31:00+24:00",
+            "2026-11-05T17:31:00+01:60",
+            "2026-11-05T17:31:00Z ",
+            "2026-13-05T17:31:00Z",
+            "2026-00-05T17:31:00Z",
+            "2026-04-31T17:31:00Z",
+            "2025-02-29T17:31:00Z",
+            "1900-02-29T17:31:00Z",
+            "2026-11-00T17:31:00Z",
+            "2026-+1-05T17:31:00Z",
+            "20261-1-05T17:31:00Z",
+            "２026-11-05T17:31:00Z",
+            "ääääääääääääää",
+        ] {
+            assert!(!is_rfc3339(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn arithmetic_saturates() {

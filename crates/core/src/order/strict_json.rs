@@ -6,7 +6,7 @@
 use serde_json::{Map, Number, Value};
 
 use crate::digest::canonical;
-use crate::json::JsonText;
+use crate::json::{JsonText, shortened};
 
 /// The reason why valid JSON is refused as an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,9 +19,6 @@ pub(super) enum Flaw {
     /// The text is not valid JSON. This cannot occur for validated text.
     Malformed,
 }
-
-/// The maximum length of submitted text quoted in an error, in characters.
-const QUOTED_CHARS_MAX: usize = 40;
 
 pub(super) fn read(json: &JsonText) -> Result<Value, Flaw> {
     Reader { rest: json.as_str() }.value()
@@ -162,13 +159,6 @@ impl<'a> Reader<'a> {
         let (taken, rest) = self.rest.split_at_checked(bytes).ok_or(Flaw::Malformed)?;
         self.rest = rest;
         Ok(taken)
-    }
-}
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(QUOTED_CHARS_MAX) {
-        None => text.to_owned(),
-        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
     }
 }
 

@@ -2,15 +2,18 @@
 //!
 //! [`saga::step`] is the only function that decides the next state of a delivery, and [`order::step`] the only
 //! function that decides the next state of an order. [`admission`] and [`results`] apply [`saga::step`] to sets
-//! of deliveries. The [`ports`] define the operations that each database role may call on a store.
+//! of deliveries. [`route`] contains the rule by which events match subscriptions. The [`ports`] define the operations
+//! that each database role may call on a store.
 
 pub mod admission;
+pub mod attributes;
 pub mod audit;
 pub mod broker;
 pub mod conservation;
 pub mod digest;
 pub mod duration;
 pub mod event;
+pub mod filter;
 pub mod health;
 pub mod history;
 pub mod ids;
@@ -21,6 +24,7 @@ pub mod lane;
 pub mod latency;
 pub mod order;
 pub mod outcome;
+pub mod pattern;
 pub mod ports;
 pub mod results;
 pub mod retry;
@@ -28,6 +32,7 @@ pub mod route;
 pub mod saga;
 pub mod signature;
 pub mod subscription;
+pub mod tenant;
 pub mod time;
 
 pub use ids::{

@@ -1,12 +1,16 @@
 //! Consistency checks of stored rows, for `posthaste doctor`. The input is read from one snapshot of the
 //! database; the output describes the inconsistencies.
 
+use crate::attributes::Attributes;
 use crate::event::EventType;
 use crate::history::{SubscriptionChange, Verdict, routed_between, verdict};
 use crate::ids::{DeadLetterId, EventId, JobId, OrderId, SagaId, SubscriptionId};
 use crate::job::JobStatus;
 use crate::order::OrderStatus;
+use crate::pattern::probes;
+use crate::route;
 use crate::saga::SagaStatus;
+use crate::tenant::Tenant;
 use crate::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +18,20 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventFacts {
     pub id: EventId,
+    pub tenant: Option<Tenant>,
     pub event_type: EventType,
+    pub attributes: Attributes,
     pub created_at: Timestamp,
     /// Whether the event is waiting for the router.
     pub is_queued: bool,
+}
+
+impl EventFacts {
+    /// Returns the part of the event that routing depends on.
+    pub fn routed(&self) -> route::EventFacts<'_> {
+        let Self { event_type, tenant, attributes, .. } = self;
+        route::EventFacts { event_type, tenant: tenant.as_ref(), attributes }
+    }
 }
 
 /// A saga and the state of its related rows.
@@ -154,7 +168,8 @@ pub struct Conservation {
 }
 
 /// Checks that routed events have the sagas that they must have. `changes` contains the changes to every
-/// subscription that ever had the type of one of the events, oldest first for each subscription.
+/// subscription that ever had the tenant of one of the events and a pattern that matches its type, oldest first for
+/// each subscription.
 pub fn conserve(
     events: &[EventFacts],
     sagas: &[SagaFacts],
@@ -165,10 +180,12 @@ pub fn conserve(
     for saga in sagas.iter().filter(|saga| saga.requeued_from.is_none()) {
         routed.entry(saga.event_id).or_default().push(saga);
     }
-    let mut by_type: BTreeMap<&str, Vec<SubscriptionId>> = BTreeMap::new();
-    for (id, changes) in changes {
-        let types: BTreeSet<&str> = changes.iter().map(|change| change.event_type.as_str()).collect();
-        types.into_iter().for_each(|name| by_type.entry(name).or_default().push(*id));
+    let mut by_pattern: BTreeMap<(Option<&Tenant>, &str), BTreeSet<SubscriptionId>> = BTreeMap::new();
+    for change in changes.values().flatten() {
+        for pattern in change.event_types.as_slice() {
+            let key = (change.tenant.as_ref(), pattern.as_str());
+            by_pattern.entry(key).or_default().insert(change.subscription_id);
+        }
     }
     let mut found = Conservation::default();
     for event in events.iter().filter(|event| !event.is_queued) {
@@ -176,9 +193,12 @@ pub fn conserve(
         let first = made.iter().map(|saga| saga.created_at).min();
         let (from, to) = routed_between(event.created_at, first, now);
         let have: BTreeSet<SubscriptionId> = made.iter().map(|saga| saga.subscription_id).collect();
-        for id in by_type.get(event.event_type.as_str()).into_iter().flatten() {
+        let probes = probes(&event.event_type);
+        let sets = probes.iter().filter_map(|probe| by_pattern.get(&(event.tenant.as_ref(), probe.as_str())));
+        let candidates: BTreeSet<&SubscriptionId> = sets.flatten().collect();
+        for id in candidates {
             let changes = changes.get(id).map(Vec::as_slice).unwrap_or_default();
-            match verdict(changes, &event.event_type, from, to) {
+            match verdict(changes, event.routed(), from, to) {
                 Verdict::Matched | Verdict::Unsure if have.contains(id) => found.kept += 1,
                 Verdict::Matched => found.lost.push((event.id, *id)),
                 Verdict::Unsure => found.undecidable += 1,

@@ -1,8 +1,11 @@
 //! The past states of a subscription, derived from its recorded changes. They explain why an event matched a
-//! subscription or not: an event matches the subscriptions that are active and verified when it is routed.
+//! subscription or not: [`route::decide`] applies to the state of the subscription when the event is routed.
 
-use crate::event::EventType;
+use crate::filter::Filter;
 use crate::ids::SubscriptionId;
+use crate::pattern::EventTypePatterns;
+use crate::route::{self, EventFacts, Routable, RouteDecision};
+use crate::tenant::Tenant;
 use crate::time::Timestamp;
 use std::time::Duration;
 
@@ -18,7 +21,9 @@ pub const UNSURE_AFTER: Duration = Duration::from_secs(900);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionChange {
     pub subscription_id: SubscriptionId,
-    pub event_type: EventType,
+    pub tenant: Option<Tenant>,
+    pub event_types: EventTypePatterns,
+    pub filter: Option<Filter>,
     pub active: bool,
     pub verified: bool,
     pub is_deleted: bool,
@@ -30,9 +35,13 @@ pub struct SubscriptionChange {
 pub enum Unmatched {
     CreatedLater,
     Deleted,
+    OtherTenant,
+    /// No pattern of the subscription matches the type of the event.
     OtherType,
     Paused,
     Unverified,
+    /// The filter of the subscription does not accept the event.
+    Filtered,
 }
 
 impl Unmatched {
@@ -40,9 +49,11 @@ impl Unmatched {
         match self {
             Self::CreatedLater => "created_later",
             Self::Deleted => "deleted",
+            Self::OtherTenant => "other_tenant",
             Self::OtherType => "other_type",
             Self::Paused => "paused",
             Self::Unverified => "unverified",
+            Self::Filtered => "filtered",
         }
     }
 }
@@ -57,35 +68,50 @@ pub enum Verdict {
 }
 
 impl SubscriptionChange {
-    fn matches(&self, event_type: &EventType) -> Verdict {
-        let reason = if self.is_deleted {
-            Unmatched::Deleted
-        } else if self.event_type != *event_type {
-            Unmatched::OtherType
-        } else if !self.verified {
-            Unmatched::Unverified
-        } else if !self.active {
-            Unmatched::Paused
-        } else {
-            return Verdict::Matched;
+    /// Returns the part of the recorded state that routing depends on.
+    pub fn routable(&self) -> Routable<'_> {
+        Routable {
+            tenant: self.tenant.as_ref(),
+            event_types: &self.event_types,
+            filter: self.filter.as_ref(),
+            active: self.active,
+            verified: self.verified,
+            deleted: self.is_deleted,
+        }
+    }
+
+    /// Returns whether the recorded state matched an event. The reasons that depend on the event only, such as another
+    /// type, are returned in preference to those that the subscription had for all events, such as a pause.
+    fn matches(&self, event: EventFacts<'_>) -> Verdict {
+        let as_if_active = Routable { active: true, verified: true, ..self.routable() };
+        let reason = match route::decide(event, as_if_active) {
+            RouteDecision::Deleted => Unmatched::Deleted,
+            RouteDecision::OtherTenant => Unmatched::OtherTenant,
+            RouteDecision::NoPattern => Unmatched::OtherType,
+            RouteDecision::Filtered { .. } => Unmatched::Filtered,
+            RouteDecision::Unverified => Unmatched::Unverified,
+            RouteDecision::Inactive => Unmatched::Paused,
+            RouteDecision::Matched { .. } if !self.verified => Unmatched::Unverified,
+            RouteDecision::Matched { .. } if !self.active => Unmatched::Paused,
+            RouteDecision::Matched { .. } => return Verdict::Matched,
         };
         Verdict::Not(reason)
     }
 }
 
-/// Returns whether a subscription matched an event type for all of, none of, or part of the time between `from`
+/// Returns whether a subscription matched an event for all of, none of, or part of the time between `from`
 /// and `to`. `changes` contains the changes to the subscription, oldest first. If it never matched, the reason
 /// is that of the last state.
 pub fn verdict(
     changes: &[SubscriptionChange],
-    event_type: &EventType,
+    event: EventFacts<'_>,
     from: Timestamp,
     to: Timestamp,
 ) -> Verdict {
     let before = changes.iter().rfind(|change| change.changed_at <= from);
-    let first = before.map_or(Verdict::Not(Unmatched::CreatedLater), |change| change.matches(event_type));
+    let first = before.map_or(Verdict::Not(Unmatched::CreatedLater), |change| change.matches(event));
     let within = changes.iter().filter(|change| change.changed_at > from && change.changed_at <= to);
-    within.map(|change| change.matches(event_type)).fold(first, |so_far, next| match (so_far, next) {
+    within.map(|change| change.matches(event)).fold(first, |so_far, next| match (so_far, next) {
         (Verdict::Matched, Verdict::Matched) => Verdict::Matched,
         (Verdict::Not(_), Verdict::Not(reason)) => Verdict::Not(reason),
         (Verdict::Unsure, _) | (_, Verdict::Unsure) => Verdict::Unsure,
@@ -93,15 +119,15 @@ pub fn verdict(
     })
 }
 
-/// Returns the last change between `from` and `to` that made the subscription start or stop matching an event
-/// type. If it stopped matching, the reason is also returned.
+/// Returns the last change between `from` and `to` that made the subscription start or stop matching an event.
+/// If it stopped matching, the reason is also returned.
 pub fn turn<'a>(
     changes: &'a [SubscriptionChange],
-    event_type: &EventType,
+    event: EventFacts<'_>,
     from: Timestamp,
     to: Timestamp,
 ) -> Option<(&'a SubscriptionChange, Option<Unmatched>)> {
-    let reason = |change: &SubscriptionChange| match change.matches(event_type) {
+    let reason = |change: &SubscriptionChange| match change.matches(event) {
         Verdict::Not(reason) => Some(reason),
         Verdict::Matched | Verdict::Unsure => None,
     };
@@ -129,6 +155,9 @@ pub fn routed_between(
 mod tests {
     use super::*;
 
+    use crate::attributes::Attributes;
+    use crate::event::EventType;
+
     fn kind(text: &str) -> EventType {
         EventType::parse(text).expect("a type")
     }
@@ -140,7 +169,9 @@ mod tests {
     fn change(seconds: i64, event_type: &str, active: bool, verified: bool) -> SubscriptionChange {
         SubscriptionChange {
             subscription_id: SubscriptionId::from_store(1),
-            event_type: kind(event_type),
+            tenant: None,
+            event_types: EventTypePatterns::of(kind(event_type)),
+            filter: None,
             active,
             verified,
             is_deleted: false,
@@ -159,6 +190,8 @@ mod tests {
             change(500, "a", true, true),
             deleted,
         ];
+        let (event_type, attributes) = (kind("a"), Attributes::default());
+        let event = EventFacts { event_type: &event_type, tenant: None, attributes: &attributes };
         let not = Verdict::Not;
         for (from, to, expected) in [
             (0, 99, not(Unmatched::CreatedLater)),
@@ -174,7 +207,7 @@ mod tests {
             (600, 900, not(Unmatched::Deleted)),
             (0, 900, Verdict::Unsure),
         ] {
-            assert_eq!(verdict(&changes, &kind("a"), at(from), at(to)), expected, "{from} to {to}");
+            assert_eq!(verdict(&changes, event, at(from), at(to)), expected, "{from} to {to}");
         }
         for (from, to, turned) in [
             (0, 150, None),
@@ -184,9 +217,46 @@ mod tests {
             (350, 500, Some((500, None))),
             (0, 900, Some((600, Some(Unmatched::Deleted)))),
         ] {
-            let found = turn(&changes, &kind("a"), at(from), at(to));
+            let found = turn(&changes, event, at(from), at(to));
             let found = found.map(|(change, reason)| (change.changed_at, reason));
             assert_eq!(found, turned.map(|(when, reason)| (at(when), reason)), "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn everything_that_matching_depends_on_is_compared() {
+        let acme = Tenant::from_store("acme".to_owned());
+        let (event_type, attributes) = (kind("a.b"), Attributes::parse(r#"{"n":1}"#).expect("attributes"));
+        let event = EventFacts { event_type: &event_type, tenant: Some(&acme), attributes: &attributes };
+        let good = SubscriptionChange {
+            tenant: Some(acme.clone()),
+            event_types: EventTypePatterns::from_store(vec!["x".to_owned(), "a.*".to_owned()]),
+            filter: Some(Filter::parse(r#"{"exact":{"n":"1"}}"#).expect("a filter")),
+            ..change(0, "a", true, true)
+        };
+        let other_filter = Filter::parse(r#"{"exact":{"n":"2"}}"#).ok();
+        let not = Verdict::Not;
+        for (state, expected) in [
+            (good.clone(), Verdict::Matched),
+            (SubscriptionChange { filter: None, ..good.clone() }, Verdict::Matched),
+            (SubscriptionChange { tenant: None, ..good.clone() }, not(Unmatched::OtherTenant)),
+            (SubscriptionChange { filter: other_filter.clone(), ..good.clone() }, not(Unmatched::Filtered)),
+            (
+                SubscriptionChange { filter: other_filter, active: false, ..good.clone() },
+                not(Unmatched::Filtered),
+            ),
+            (
+                SubscriptionChange { active: false, verified: false, ..good.clone() },
+                not(Unmatched::Unverified),
+            ),
+            (
+                SubscriptionChange { event_types: EventTypePatterns::of(kind("a")), active: false, ..good },
+                not(Unmatched::OtherType),
+            ),
+        ] {
+            assert_eq!(state.matches(event), expected, "{state:?}");
+            let is_matched = expected == Verdict::Matched;
+            assert_eq!(route::matches(event, state.routable()), is_matched, "{state:?}");
         }
     }
 

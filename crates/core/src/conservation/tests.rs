@@ -1,6 +1,8 @@
 //! Tests of the consistency checks, including undecidable cases.
 
 use super::*;
+use crate::filter::Filter;
+use crate::pattern::EventTypePatterns;
 
 const HOUR_US: i64 = 3_600_000_000;
 
@@ -108,7 +110,9 @@ fn every_event_has_a_saga_for_each_matching_subscription() {
     let at = |hours: i64| Timestamp::from_micros(hours * HOUR_US);
     let change = |id, hours, active| SubscriptionChange {
         subscription_id: SubscriptionId::from_store(id),
-        event_type: kind("a"),
+        tenant: None,
+        event_types: EventTypePatterns::of(kind("a")),
+        filter: None,
         active,
         verified: true,
         is_deleted: false,
@@ -123,7 +127,9 @@ fn every_event_has_a_saga_for_each_matching_subscription() {
             .collect();
     let event = |id, hours, is_queued| EventFacts {
         id: EventId::from_store(id),
+        tenant: None,
         event_type: kind("a"),
+        attributes: Attributes::default(),
         created_at: at(hours),
         is_queued,
     };
@@ -140,4 +146,52 @@ fn every_event_has_a_saga_for_each_matching_subscription() {
     // The third event has no saga, so its routing time is unknown, but the first subscription always matched.
     let lost = vec![(EventId::from_store(3), SubscriptionId::from_store(1))];
     assert_eq!(found, Conservation { kept: 4, undecidable: 2, lost });
+}
+
+#[test]
+fn patterns_filters_and_tenants_are_considered() {
+    let at = |hours: i64| Timestamp::from_micros(hours * HOUR_US);
+    let acme = || Some(Tenant::from_store("acme".to_owned()));
+    let change = |id, tenant, patterns: &[&str], filter: Option<&str>| {
+        let event_types = patterns.iter().map(|text| (*text).to_owned()).collect();
+        vec![SubscriptionChange {
+            subscription_id: SubscriptionId::from_store(id),
+            tenant,
+            event_types: EventTypePatterns::from_store(event_types),
+            filter: filter.map(|text| Filter::parse(text).expect("a filter")),
+            active: true,
+            verified: true,
+            is_deleted: false,
+            changed_at: at(0),
+        }]
+    };
+    // The first four match the event. The first has two patterns that match and is counted once.
+    let changes: BTreeMap<_, _> = [
+        change(1, acme(), &["a.b", "a.*"], None),
+        change(2, acme(), &["*"], None),
+        change(3, acme(), &["a.b"], Some(r#"{"exact":{"n":"1"}}"#)),
+        change(4, acme(), &["x", "a.*"], Some(r#"{"not":{"exact":{"m":"1"}}}"#)),
+        change(5, None, &["a.b"], None),
+        change(6, acme(), &["a.b.*"], None),
+        change(7, acme(), &["a.b"], Some(r#"{"exact":{"n":"2"}}"#)),
+    ]
+    .into_iter()
+    .map(|changes| (changes[0].subscription_id, changes))
+    .collect();
+    let event = EventFacts {
+        id: EventId::from_store(1),
+        tenant: acme(),
+        event_type: EventType::parse("a.b").expect("a type"),
+        attributes: Attributes::parse(r#"{"n":1}"#).expect("attributes"),
+        created_at: at(1),
+        is_queued: false,
+    };
+    let made = |subscription| SagaFacts {
+        subscription_id: SubscriptionId::from_store(subscription),
+        created_at: at(2),
+        ..saga(SagaStatus::Pending)
+    };
+    let found = conserve(&[event], &[made(1), made(3)], &changes, at(9));
+    let lost = [2, 4].map(|id| (EventId::from_store(1), SubscriptionId::from_store(id))).to_vec();
+    assert_eq!(found, Conservation { kept: 2, undecidable: 0, lost });
 }

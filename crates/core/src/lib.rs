@@ -16,12 +16,15 @@ pub mod event;
 pub mod filter;
 pub mod health;
 pub mod history;
+pub mod identity;
 pub mod ids;
 pub mod in_flight;
 pub mod job;
 pub mod json;
+mod json_object;
 pub mod lane;
 pub mod latency;
+pub mod metadata;
 pub mod order;
 pub mod outcome;
 pub mod pattern;
@@ -39,4 +42,5 @@ pub use ids::{
     AuditId, DeadLetterId, EventId, JobId, KeyId, LeaseToken, OperatorAuditId, OrderId, SagaId, SecretRef,
     SubscriptionId, WorkerId,
 };
+pub use json_object::ObjectError;
 pub use time::Timestamp;

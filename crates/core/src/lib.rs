@@ -29,6 +29,7 @@ pub mod order;
 pub mod outcome;
 pub mod pattern;
 pub mod ports;
+pub mod request;
 pub mod results;
 pub mod retry;
 pub mod route;

@@ -12,6 +12,7 @@ pub mod broker;
 pub mod conservation;
 pub mod digest;
 pub mod duration;
+pub mod envelope;
 pub mod event;
 pub mod filter;
 pub mod health;

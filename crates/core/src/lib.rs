@@ -26,6 +26,7 @@ mod json_object;
 pub mod lane;
 pub mod latency;
 pub mod metadata;
+pub mod message_id;
 pub mod order;
 pub mod outcome;
 pub mod pattern;

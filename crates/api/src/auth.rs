@@ -344,6 +344,7 @@ mod tests {
             id: KeyId::from_store(id),
             name,
             role: KeyRole::Viewer,
+            tenant: None,
             created_at,
             last_used_at,
             revoked_at,

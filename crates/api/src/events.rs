@@ -21,6 +21,7 @@ use posthaste_core::ports::{
     Conflict, DeliveryFilter, EventFilter, EventHead, Ingested, PAGE_BYTES_MAX, PageRequest,
     ReaderStore as _, RequestOutcome, StoredEvent, Stores,
 };
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{EventId, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -238,6 +239,8 @@ pub(crate) fn raw(text: JsonText) -> Box<RawValue> {
 
 parameters! {
     struct Parameters(LIST) -> EventFilter {
+        /// Returns only events of this tenant.
+        tenant: Tenant,
         /// Returns only events of this type.
         event_type: EventType,
         /// Returns only the event with this external id.

@@ -9,6 +9,7 @@ use crate::time::Utc;
 use axum::extract::{Path, State};
 use posthaste_core::history::{SubscriptionChange, Unmatched, Verdict, routed_between, turn, verdict};
 use posthaste_core::ports::{ExplainedDelivery, ExplainedEvent, InsightStore as _, Stores};
+use posthaste_core::route::EventFacts;
 use posthaste_core::{DeadLetterId, EventId, SagaId, SubscriptionId, Timestamp};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -150,13 +151,17 @@ fn unmatched(
     for change in found.changes.iter().filter(|change| !matched.contains(&change.subscription_id)) {
         changes.entry(change.subscription_id).or_default().push(change.clone());
     }
-    let kind = &found.event.event_type;
+    let event = EventFacts {
+        event_type: &found.event.event_type,
+        tenant: found.event.tenant.as_ref(),
+        attributes: &found.event.attributes,
+    };
     let around = routed_between(found.event.created_at, routed_at, now);
     let mut not_matched = Vec::new();
     for (id, changes) in &changes {
         let then = routed_at.map_or(around, |at| (at, at));
-        let verdict_then = verdict(changes, kind, then.0, then.1);
-        let (reason, text) = match (verdict_then, verdict(changes, kind, around.0, around.1)) {
+        let verdict_then = verdict(changes, event, then.0, then.1);
+        let (reason, text) = match (verdict_then, verdict(changes, event, around.0, around.1)) {
             (Verdict::Not(reason), _) => (reason.as_str(), why(reason).to_owned()),
             // The delivery may be one of those that were omitted.
             (_, Verdict::Matched) if found.more_deliveries || found.more_changes => continue,
@@ -164,7 +169,7 @@ fn unmatched(
                 ("missing", "it matched and has no delivery: run posthaste doctor".to_owned())
             }
             (_, Verdict::Unsure | Verdict::Not(_)) => {
-                let turned = turn(changes, kind, around.0, around.1);
+                let turned = turn(changes, event, around.0, around.1);
                 ("changed_meanwhile", changed(turned, routed_at))
             }
         };
@@ -186,7 +191,9 @@ fn changed(turned: Option<(&SubscriptionChange, Option<Unmatched>)>, routed_at: 
         None => "it started to match events of this type",
         Some(Unmatched::CreatedLater) => "it was created",
         Some(Unmatched::Deleted) => "it was deleted",
-        Some(Unmatched::OtherType) => "it was changed to another type",
+        Some(Unmatched::OtherTenant) => "it belongs to another tenant",
+        Some(Unmatched::OtherType) => "it was changed to other types",
+        Some(Unmatched::Filtered) => "its filter was changed",
         Some(Unmatched::Paused) => "it was paused",
         Some(Unmatched::Unverified) => "its URL changed and was not verified",
     };
@@ -197,7 +204,9 @@ const fn why(reason: Unmatched) -> &'static str {
     match reason {
         Unmatched::CreatedLater => "it was created after the event was routed",
         Unmatched::Deleted => "it was deleted before the event was routed",
-        Unmatched::OtherType => "it had another event type when the event was routed",
+        Unmatched::OtherTenant => "it belongs to another tenant",
+        Unmatched::OtherType => "it had other event types when the event was routed",
+        Unmatched::Filtered => "its filter did not accept the event when it was routed",
         Unmatched::Paused => "it was paused when the event was routed",
         Unmatched::Unverified => "its URL was not verified when the event was routed",
     }

@@ -124,7 +124,7 @@ pub(crate) async fn create<S: Stores>(
     let mut fields = Fields::parse(upload.text()?)?;
     let NewKeyBody { name, role } = NewKeyBody::read(&mut fields)?;
     let key = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(api.draw::<32>()));
-    let made = api.keys.create_key(name.0, role, key_hash(&key), by, api.clock.now()).await?;
+    let made = api.keys.create_key(name.0, role, None, key_hash(&key), by, api.clock.now()).await?;
     json(StatusCode::CREATED, &KeyView { key: Some(key), ..KeyView::of(made) })
 }
 

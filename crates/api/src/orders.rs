@@ -260,7 +260,7 @@ fn not_stored(error: BatchError) -> Problem {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct OrderFilter {
     status: Option<OrderStatus>,
 }

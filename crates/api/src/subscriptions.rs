@@ -19,14 +19,18 @@ use http::{StatusCode, Uri};
 use posthaste_core::audit::Actor;
 use posthaste_core::duration;
 use posthaste_core::event::EventType;
+use posthaste_core::identity::{SubscriptionName, Uid};
+use posthaste_core::pattern::EventTypePatterns;
 use posthaste_core::ports::{
-    EXAMINED_MAX, ReaderStore as _, Stage, Stores, SubscriptionFilter, SubscriptionStore as _,
+    Created, EXAMINED_MAX, ReaderStore as _, Stage, Stores, SubscriptionFilter, SubscriptionStore as _,
+    Updated,
 };
 use posthaste_core::signature::SigningSecret;
 use posthaste_core::subscription::{
     CallbackUrl, NewSubscription, SecretColumn, SecretPlace, Standing, Subscription, SubscriptionPatch,
     check_description,
 };
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{SecretRef, SubscriptionId};
 use posthaste_services::egress::EgressPolicy;
 use serde::Serialize;
@@ -50,8 +54,10 @@ const RETRY_LIMIT_MAX: u32 = 100;
 pub(crate) struct SubscriptionView {
     /// The id of the subscription.
     pub(crate) id: i64,
-    /// The type of the events to deliver.
-    pub(crate) event_type: String,
+    /// The event types and patterns of the events to deliver.
+    pub(crate) event_types: Vec<String>,
+    /// The entry of `event_types` if there is exactly one; null otherwise.
+    pub(crate) event_type: Option<String>,
     /// The URL to which events are sent.
     pub(crate) callback_url: String,
     /// Whether events are routed and delivered. An inactive subscription gets no new deliveries, and its existing
@@ -78,7 +84,13 @@ impl SubscriptionView {
     fn of(subscription: Subscription) -> Self {
         Self {
             id: subscription.id.get(),
-            event_type: subscription.event_type.into_string(),
+            event_types: subscription
+                .event_types
+                .as_slice()
+                .iter()
+                .map(|one| one.as_str().to_owned())
+                .collect(),
+            event_type: subscription.event_types.single().map(str::to_owned),
             callback_url: subscription.callback_url.as_str().to_owned(),
             active: subscription.active,
             verified: subscription.verified,
@@ -159,7 +171,13 @@ impl Text for Description {
 
 parameters! {
     struct Parameters(LIST) -> SubscriptionFilter {
-        /// Returns only subscriptions with this event type.
+        /// Returns only subscriptions of this tenant.
+        tenant: Tenant,
+        /// Returns only the subscriptions with this uid, at most one for each tenant.
+        uid: Uid,
+        /// Returns only subscriptions with this name.
+        name: SubscriptionName,
+        /// Returns only subscriptions with a pattern that matches this event type.
         event_type: EventType,
         /// Returns only subscriptions in this state.
         standing as "state": Standing,
@@ -245,17 +263,18 @@ pub(crate) async fn make<S: Stores>(
     let secret = SigningSecret::from_random(api.draw());
     let secret_ref = SecretRef::from_bits(u128::from_be_bytes(api.draw()));
     let place = SecretPlace { secret_ref, column: SecretColumn::Current };
+    let callback_url = allowed_url(&body.callback_url, api.outgoing.sender.policy())?;
+    let sealed = api.outgoing.sealer.seal(&secret, place, api.draw());
     let new = NewSubscription {
-        event_type: body.event_type,
-        callback_url: allowed_url(&body.callback_url, api.outgoing.sender.policy())?,
         max_retry_limit: body.max_retry_limit.map(|limit| limit.0),
         timeout: timeout_of(api, body.timeout)?,
         description: body.description.map(|text| text.0),
-        secret_ref,
-        secret: api.outgoing.sealer.seal(&secret, place, api.draw()),
+        ..NewSubscription::new(EventTypePatterns::of(body.event_type), callback_url, secret_ref, sealed)
     };
-    let made = api.subscriptions.create_subscription(new, by, api.clock.now()).await?;
-    Ok(SubscriptionView::with_secret(made, &secret))
+    match api.subscriptions.create_subscription(new, by, api.clock.now()).await? {
+        Created::Created(made) => Ok(SubscriptionView::with_secret(*made, &secret)),
+        Created::UidTaken => Err(uid_taken()),
+    }
 }
 
 #[utoipa::path(
@@ -297,17 +316,22 @@ pub(crate) async fn change<S: Stores>(
     let body = SubscriptionChange::read(&mut fields)?;
     let allowed = |url: String| allowed_url(&url, api.outgoing.sender.policy());
     let patch = SubscriptionPatch {
-        event_type: body.event_type.0,
+        event_types: body.event_type.0.map(EventTypePatterns::of),
         callback_url: body.callback_url.0.map(allowed).transpose()?,
         active: body.active.map(|active| active.unwrap_or(true)),
         max_retry_limit: body.max_retry_limit.map(|limit| limit.map(|limit| limit.0)),
         timeout: body.timeout.map(|timeout| timeout_of(api, timeout)).transpose()?,
         description: body.description.map(|text| text.map(|text| text.0)),
+        ..SubscriptionPatch::default()
     };
-    let changed = api.subscriptions.update_subscription(id, patch, by, api.clock.now()).await?;
+    let changed = api.subscriptions.update_subscription(id, patch, None, by, api.clock.now()).await?;
     // Held deliveries may be due now.
     api.wake_ups.wake(Stage::Admission);
-    Ok(SubscriptionView::of(changed.ok_or_else(not_found)?))
+    match changed {
+        Updated::Updated(changed) => Ok(SubscriptionView::of(*changed)),
+        Updated::UidTaken => Err(uid_taken()),
+        Updated::OtherRevision(_) | Updated::NotFound => Err(not_found()),
+    }
 }
 
 #[utoipa::path(
@@ -335,6 +359,10 @@ pub(crate) async fn remove<S: Stores>(
 pub(crate) async fn end<S: Stores>(api: &ApiState<S>, by: Actor, id: SubscriptionId) -> Result<(), Problem> {
     let deleted = api.subscriptions.delete_subscription(id, by, api.clock.now()).await?;
     if deleted { Ok(()) } else { Err(not_found()) }
+}
+
+fn uid_taken() -> Problem {
+    Problem::conflict("another subscription of the tenant has this uid: use its uid, or delete it first")
 }
 
 fn not_found() -> Problem {

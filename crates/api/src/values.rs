@@ -8,11 +8,13 @@ use posthaste_core::event::{
     CORRELATION_ID_CHARS_MAX, CorrelationId, EVENT_TYPE_CHARS_MAX, EXTERNAL_ID_CHARS_MAX, EventType,
     ExternalEventId,
 };
+use posthaste_core::identity::{IDENTITY_CHARS_MAX, SubscriptionName, Uid};
 use posthaste_core::order::OrderStatus;
 use posthaste_core::outcome::{ERROR_CODE_CHARS_MAX, ErrorCode};
 use posthaste_core::ports::KeyRole;
 use posthaste_core::saga::SagaStatus;
 use posthaste_core::subscription::Standing;
+use posthaste_core::tenant::{TENANT_CHARS_MAX, Tenant};
 use posthaste_core::{DeadLetterId, EventId, SubscriptionId, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -79,8 +81,11 @@ macro_rules! parameters {
             pub(crate) fn read(
                 mut query: $crate::query::Query,
             ) -> Result<($filter, posthaste_core::ports::PageRequest), $crate::problem::Problem> {
+                // Some filters have fields that are not parameters of this form.
+                #[allow(clippy::needless_update)]
                 let filter = $filter {
                     $($field: query.read::<$kind>($crate::values::name_of!($field $($parameter)?)),)*
+                    ..$filter::default()
                 };
                 let page = query.page($list);
                 query.finish()?;
@@ -245,6 +250,9 @@ parsed! {
     ExternalEventId: EXTERNAL_ID_CHARS_MAX, None::<String>;
     CorrelationId: CORRELATION_ID_CHARS_MAX, None::<String>;
     ErrorCode: ERROR_CODE_CHARS_MAX, Some("^[A-Z0-9_]+$");
+    Tenant: TENANT_CHARS_MAX, None::<String>;
+    Uid: IDENTITY_CHARS_MAX, None::<String>;
+    SubscriptionName: IDENTITY_CHARS_MAX, None::<String>;
 }
 
 macro_rules! one_of_words {

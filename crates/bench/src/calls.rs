@@ -7,6 +7,7 @@ use posthaste_core::audit::Actor;
 use posthaste_core::event::{EventType, NewEvent};
 use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
 use posthaste_core::outcome::AttemptOutcome;
+use posthaste_core::pattern::EventTypePatterns;
 use posthaste_core::ports::{
     Claim, ClaimedJob, IngestStore as _, JobReport, OrchestratorStore as _, Quota, Report, RequestOutcome,
     ResultTake, RouteTake, Routed, RouterStore as _, Stores, SubscriptionStore as _, Verification,
@@ -39,11 +40,13 @@ impl<S: Stores> Calls<S> {
         let callback_url = CallbackUrl::parse("https://receiver.example/", false)?;
         // The time differs between two subscriptions of one store.
         let secret_ref = SecretRef::from_bits(now.micros().unsigned_abs().into());
-        let event_type = EventType::parse(EVENT_TYPE)?;
-        let subscription = NewSubscription::new(event_type, callback_url.clone(), secret_ref, secret.clone());
+        let event_types = EventTypePatterns::of(EventType::parse(EVENT_TYPE)?);
+        let subscription =
+            NewSubscription::new(event_types, callback_url.clone(), secret_ref, secret.clone());
         let admin = store.subscriptions();
-        let id = admin.create_subscription(subscription, Actor::root(None), now).await?.id;
-        let challenged = Verification { callback_url, secret };
+        let created = admin.create_subscription(subscription, Actor::root(None), now).await?.subscription();
+        let id = created.context("the uid of the subscription is taken")?.id;
+        let challenged = Verification::challenge(callback_url, secret);
         let is_verified = admin.mark_verified(id, challenged, Actor::root(None), now).await?;
         anyhow::ensure!(is_verified, "the subscription was not verified");
         Ok(Self { store, subscription: id, batch, tokens: AtomicU64::new(0) })
@@ -119,13 +122,8 @@ pub async fn publish<S: Stores>(
     now: Timestamp,
 ) -> anyhow::Result<()> {
     let event = |number| {
-        Ok(vec![NewEvent {
-            event_type: EventType::parse(event_type(number))?,
-            payload: JsonText::parse(message::payload(number), PAYLOAD_BYTES_MAX)?,
-            external_event_id: None,
-            correlation_id: None,
-            traceparent: None,
-        }])
+        let payload = JsonText::parse(message::payload(number), PAYLOAD_BYTES_MAX)?;
+        Ok(vec![NewEvent::new(EventType::parse(event_type(number))?, payload)])
     };
     let requests = numbers.map(event).collect::<anyhow::Result<_>>()?;
     let outcomes = store.ingest().insert_events(requests, now).await.context("inserting events")?;

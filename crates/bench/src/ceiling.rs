@@ -10,9 +10,11 @@ use bytes::Bytes;
 use ipnet::IpNet;
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{RouteTake, RouterStore as _, Stores};
-use posthaste_core::signature::SigningSecret;
+use posthaste_core::signature::{Keys, Signatures, SigningSecret};
 use posthaste_services::egress::{Destination, EgressPolicy};
-use posthaste_services::sender::{DEADLINE, KeepAlive, Post, ReadUpTo, Sender, Trust, signed_headers};
+use posthaste_services::sender::{
+    DEADLINE, KeepAlive, Post, ReadUpTo, Sender, Signer, Trust, signed_headers,
+};
 use posthaste_store::postgres::{PasswordSource, PostgresOptions, PostgresStore, vacuum_database};
 use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
 use std::net::{IpAddr, Ipv4Addr};
@@ -62,14 +64,16 @@ async fn post_all(
     next: Arc<AtomicU32>,
     count: u32,
 ) -> anyhow::Result<()> {
-    let (secret, now) = (SigningSecret::from_random([7; 32]), Timestamp::from_micros(0));
+    let (secrets, now) = ([SigningSecret::from_random([7; 32])], Timestamp::from_micros(0));
+    let signer =
+        Signer { signatures: &Signatures::default(), keys: Keys { secrets: &secrets, ed25519: &[] } };
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         if number >= count {
             return Ok(());
         }
         let body = Bytes::from(message::payload(number));
-        let headers = signed_headers("msg_bench", &[&secret], &body, now);
+        let headers = signed_headers("msg_bench", "bench.alone", signer, &body, now);
         let post = Post { headers, body, answer: ReadUpTo::Status, deadline: DEADLINE };
         let outcome = sender.send(&to, post, now).await.outcome;
         anyhow::ensure!(outcome.code().is_none(), "a straight post failed: {outcome:?}");

@@ -3,11 +3,14 @@
 //! secrets, API keys or hashes.
 
 use crate::duration;
+use crate::identity::{SubscriptionName, Uid};
 use crate::ids::{DeadLetterId, KeyId, OperatorAuditId, SagaId, SubscriptionId};
 use crate::json::JsonText;
 use crate::lane::Lane;
+use crate::pattern::EventTypePattern;
 use crate::ports::ApiKey;
-use crate::subscription::Subscription;
+use crate::subscription::{Subscription, VerificationMethod};
+use crate::tenant::Tenant;
 use crate::time::Timestamp;
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
@@ -145,8 +148,9 @@ impl Change {
         Self::new(AuditAction::SubscriptionDeleted, subscription(deleted.id), Some(before), None)
     }
 
-    pub fn subscription_verified(before: &Subscription) -> Self {
-        let (was, is) = (json!({ "verified": before.verified }), json!({ "verified": true }));
+    pub fn subscription_verified(before: &Subscription, method: VerificationMethod) -> Self {
+        let was = json!({ "verified": before.verified });
+        let is = json!({ "verified": true, "method": method.as_str() });
         Self::new(AuditAction::SubscriptionVerified, subscription(before.id), Some(was), Some(is))
     }
 
@@ -202,18 +206,35 @@ fn subscription(id: SubscriptionId) -> String {
 }
 
 fn key_fields(key: &ApiKey) -> Value {
-    json!({ "name": key.name, "role": key.role.as_str() })
+    json!({ "name": key.name, "role": key.role.as_str(), "tenant": key.tenant.as_ref().map(Tenant::as_str) })
 }
 
 fn subscription_fields(subscription: &Subscription) -> Map<String, Value> {
+    let text = |text: Option<&str>| text.map_or(Value::Null, Value::from);
+    let json = |text: String| serde_json::from_str(&text).unwrap_or(Value::Null);
+    let event_types: Vec<&str> =
+        subscription.event_types.as_slice().iter().map(EventTypePattern::as_str).collect();
     let fields = [
-        ("event_type", Value::from(subscription.event_type.as_str())),
+        ("tenant", text(subscription.tenant.as_ref().map(Tenant::as_str))),
+        ("uid", text(subscription.uid.as_ref().map(Uid::as_str))),
+        ("name", text(subscription.name.as_ref().map(SubscriptionName::as_str))),
+        ("metadata", json(subscription.metadata.to_json())),
+        ("event_types", Value::from(event_types)),
+        (
+            "filter",
+            subscription.filter.as_ref().map_or(Value::Null, |filter| json(filter.as_text().to_owned())),
+        ),
         ("callback_url", Value::from(subscription.callback_url.as_str())),
         ("active", Value::from(subscription.active)),
         ("verified", Value::from(subscription.verified)),
         ("max_retry_limit", Value::from(subscription.max_retry_limit)),
         ("timeout", Value::from(subscription.timeout.map(duration::format))),
         ("description", Value::from(subscription.description.clone())),
+        ("signatures", json(subscription.signatures.to_json())),
+        ("public_key", text(subscription.public_key.as_deref())),
+        ("headers", json(subscription.headers.to_json())),
+        ("auth", subscription.auth.as_ref().map_or(Value::Null, |auth| json(auth.to_json()))),
+        ("envelope", Value::from(subscription.envelope.as_str())),
     ];
     fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect()
 }

@@ -103,6 +103,13 @@ pub fn sign(signatures: &Signatures, keys: &Keys<'_>, message: &Message<'_>) -> 
     headers
 }
 
+/// Returns the `webhook-signature` header of Standard Webhooks, with one signature for each secret.
+pub fn sign_standard(secrets: &[SigningSecret], id: &str, timestamp_s: i64, body: &[u8]) -> String {
+    let message = Message { id, timestamp_s, event_type: "", body };
+    let headers = sign(&Signatures::default(), &Keys { secrets, ed25519: &[] }, &message);
+    headers.into_iter().map(|(_, value)| value).collect()
+}
+
 /// Returns one entry of the `webhook-signature` header for each secret that has a key of Standard Webhooks.
 fn standard_entries(secrets: &[SigningSecret], message: &Message<'_>) -> Vec<String> {
     let content = message.signed_by_standard();

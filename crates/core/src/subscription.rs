@@ -1,8 +1,15 @@
-//! Subscriptions: their fields, validation and changes. A subscription specifies the event type that is
-//! delivered to a callback URL.
+//! Subscriptions: their fields, validation and changes. A subscription specifies which events are delivered to a
+//! callback URL, and how.
 
-use crate::event::EventType;
+use crate::envelope::Envelope;
+use crate::filter::Filter;
+use crate::identity::{SubscriptionName, Uid};
 use crate::ids::{SecretRef, SubscriptionId};
+use crate::metadata::Metadata;
+use crate::pattern::EventTypePatterns;
+use crate::request::{Auth, RequestHeaders};
+use crate::signature::Signatures;
+use crate::tenant::Tenant;
 use crate::time::Timestamp;
 use std::fmt;
 use std::time::Duration;
@@ -95,11 +102,14 @@ impl fmt::Debug for SealedSecret {
     }
 }
 
-/// A column of a subscription that stores a signing secret.
+/// A column of a subscription that stores a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecretColumn {
     Current,
     Previous,
+    Older,
+    /// The credentials of requests: see [`crate::request::Credentials`].
+    Credentials,
 }
 
 impl SecretColumn {
@@ -108,6 +118,8 @@ impl SecretColumn {
         match self {
             Self::Current => "secret",
             Self::Previous => "previous_secret",
+            Self::Older => "older_secret",
+            Self::Credentials => "credentials",
         }
     }
 }
@@ -119,12 +131,19 @@ pub struct SecretPlace {
     pub column: SecretColumn,
 }
 
-/// The signing secrets of a subscription. The previous secret is also used until it expires.
+/// A replaced signing secret, and the time until which it is used.
+pub type ExpiringSecret = (SealedSecret, Timestamp);
+
+/// The secrets of a subscription. Requests are signed with the current signing secret, and with replaced ones until they
+/// expire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secrets {
     pub secret_ref: SecretRef,
     pub current: SealedSecret,
-    pub previous: Option<(SealedSecret, Timestamp)>,
+    pub previous: Option<ExpiringSecret>,
+    /// The secret before `previous`.
+    pub older: Option<ExpiringSecret>,
+    pub credentials: Option<SealedSecret>,
 }
 
 impl Secrets {
@@ -133,17 +152,17 @@ impl Secrets {
         SecretPlace { secret_ref: self.secret_ref, column }
     }
 
-    /// Returns the previous secret, unless it has expired.
-    pub fn live_previous(&self, now: Timestamp) -> Option<&SealedSecret> {
-        self.previous.as_ref().filter(|(_, until)| now < *until).map(|(secret, _)| secret)
+    /// Returns the replaced signing secrets, newest first, each with its column.
+    pub fn replaced(&self) -> impl Iterator<Item = (SecretColumn, &ExpiringSecret)> {
+        let previous = self.previous.as_ref().map(|secret| (SecretColumn::Previous, secret));
+        previous.into_iter().chain(self.older.as_ref().map(|secret| (SecretColumn::Older, secret)))
     }
 
-    /// Returns the secrets that sign requests, each with its place: the current one, and the previous one until it
-    /// expires.
+    /// Returns the secrets that sign requests, newest first, each with its place.
     pub fn live(&self, now: Timestamp) -> impl Iterator<Item = (SecretPlace, &SealedSecret)> {
         let current = (self.place(SecretColumn::Current), &self.current);
-        let previous = self.live_previous(now).map(|secret| (self.place(SecretColumn::Previous), secret));
-        std::iter::once(current).chain(previous)
+        let replaced = self.replaced().filter(move |(_, (_, until))| now < *until);
+        std::iter::once(current).chain(replaced.map(|(column, (secret, _))| (self.place(column), secret)))
     }
 }
 
@@ -156,28 +175,100 @@ pub fn check_description(text: &str) -> Result<(), SubscriptionError> {
     }
 }
 
-/// A valid subscription that has not been stored. It is stored as active and unverified.
+/// The revision of a subscription, which every change increases.
+pub type Revision = i64;
+
+/// How a callback URL was verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VerificationMethod {
+    /// The receiver returned a signed challenge.
+    Challenge,
+    /// The receiver allowed the origin in the handshake of CloudEvents (OPTIONS).
+    Cloudevents,
+    /// An administrator vouched for the URL.
+    Asserted,
+}
+
+impl VerificationMethod {
+    pub const ALL: [Self; 3] = [Self::Challenge, Self::Cloudevents, Self::Asserted];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Challenge => "challenge",
+            Self::Cloudevents => "cloudevents",
+            Self::Asserted => "asserted",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.as_str() == text)
+    }
+}
+
+/// The evidence that a callback URL was verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerificationRecord {
+    pub method: VerificationMethod,
+    pub verified_at: Timestamp,
+    /// The name of the API key with which the verification was requested.
+    pub verified_by: Option<String>,
+    /// The number of requests per minute that the receiver allows. `None` if it set no limit.
+    pub allowed_per_minute: Option<u32>,
+}
+
+/// A valid subscription that has not been stored. It is stored as unverified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSubscription {
-    pub event_type: EventType,
+    pub tenant: Option<Tenant>,
+    pub uid: Option<Uid>,
+    pub name: Option<SubscriptionName>,
+    pub metadata: Metadata,
+    pub event_types: EventTypePatterns,
+    pub filter: Option<Filter>,
     pub callback_url: CallbackUrl,
+    pub active: bool,
     pub max_retry_limit: Option<u32>,
     pub timeout: Option<Duration>,
     pub description: Option<String>,
+    pub signatures: Signatures,
+    pub public_key: Option<String>,
+    pub headers: RequestHeaders,
+    pub auth: Option<Auth>,
+    pub envelope: Envelope,
     pub secret_ref: SecretRef,
     pub secret: SealedSecret,
+    pub credentials: Option<SealedSecret>,
 }
 
 impl NewSubscription {
     /// Creates a subscription that uses the server's defaults for all optional fields.
     pub fn new(
-        event_type: EventType,
+        event_types: EventTypePatterns,
         callback_url: CallbackUrl,
         secret_ref: SecretRef,
         secret: SealedSecret,
     ) -> Self {
-        let (max_retry_limit, timeout, description) = (None, None, None);
-        Self { event_type, callback_url, max_retry_limit, timeout, description, secret_ref, secret }
+        Self {
+            tenant: None,
+            uid: None,
+            name: None,
+            metadata: Metadata::default(),
+            event_types,
+            filter: None,
+            callback_url,
+            active: true,
+            max_retry_limit: None,
+            timeout: None,
+            description: None,
+            signatures: Signatures::default(),
+            public_key: None,
+            headers: RequestHeaders::default(),
+            auth: None,
+            envelope: Envelope::default(),
+            secret_ref,
+            secret,
+            credentials: None,
+        }
     }
 }
 
@@ -185,13 +276,27 @@ impl NewSubscription {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
     pub id: SubscriptionId,
-    pub event_type: EventType,
+    pub tenant: Option<Tenant>,
+    /// The caller's own id, unique within the tenant among subscriptions that are not deleted.
+    pub uid: Option<Uid>,
+    pub name: Option<SubscriptionName>,
+    pub metadata: Metadata,
+    pub event_types: EventTypePatterns,
+    pub filter: Option<Filter>,
     pub callback_url: CallbackUrl,
     pub active: bool,
     pub verified: bool,
+    /// `None` if the URL is not verified, or was verified by a version that kept no record.
+    pub verification: Option<VerificationRecord>,
     pub max_retry_limit: Option<u32>,
     pub timeout: Option<Duration>,
     pub description: Option<String>,
+    pub signatures: Signatures,
+    pub public_key: Option<String>,
+    pub headers: RequestHeaders,
+    pub auth: Option<Auth>,
+    pub envelope: Envelope,
+    pub revision: Revision,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub deleted_at: Option<Timestamp>,
@@ -233,30 +338,53 @@ impl Standing {
 /// A change to a subscription. A field that is `None` is unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SubscriptionPatch {
-    pub event_type: Option<EventType>,
+    pub uid: Option<Option<Uid>>,
+    pub name: Option<Option<SubscriptionName>>,
+    pub metadata: Option<Metadata>,
+    pub event_types: Option<EventTypePatterns>,
+    pub filter: Option<Option<Filter>>,
     pub callback_url: Option<CallbackUrl>,
     pub active: Option<bool>,
     pub max_retry_limit: Option<Option<u32>>,
     pub timeout: Option<Option<Duration>>,
     pub description: Option<Option<String>>,
+    pub signatures: Option<Signatures>,
+    pub public_key: Option<Option<String>>,
+    pub headers: Option<RequestHeaders>,
+    pub auth: Option<Option<Auth>>,
+    pub envelope: Option<Envelope>,
+    /// The credentials in their stored form.
+    pub credentials: Option<Option<SealedSecret>>,
 }
 
 impl SubscriptionPatch {
-    /// Returns the subscription after the change, or `None` if no field differs. A new callback URL is
-    /// unverified.
+    /// Returns the subscription after the change, or `None` if no field differs and there are no new credentials. A new
+    /// callback URL is unverified.
     pub fn apply(self, before: &Subscription, now: Timestamp) -> Option<Subscription> {
-        let Self { event_type, callback_url, active, max_retry_limit, timeout, description } = self;
+        let has_credentials = self.credentials.is_some();
         let mut after = Subscription {
-            event_type: event_type.unwrap_or_else(|| before.event_type.clone()),
-            callback_url: callback_url.unwrap_or_else(|| before.callback_url.clone()),
-            active: active.unwrap_or(before.active),
-            max_retry_limit: max_retry_limit.unwrap_or(before.max_retry_limit),
-            timeout: timeout.unwrap_or(before.timeout),
-            description: description.unwrap_or_else(|| before.description.clone()),
+            uid: self.uid.unwrap_or_else(|| before.uid.clone()),
+            name: self.name.unwrap_or_else(|| before.name.clone()),
+            metadata: self.metadata.unwrap_or_else(|| before.metadata.clone()),
+            event_types: self.event_types.unwrap_or_else(|| before.event_types.clone()),
+            filter: self.filter.unwrap_or_else(|| before.filter.clone()),
+            callback_url: self.callback_url.unwrap_or_else(|| before.callback_url.clone()),
+            active: self.active.unwrap_or(before.active),
+            max_retry_limit: self.max_retry_limit.unwrap_or(before.max_retry_limit),
+            timeout: self.timeout.unwrap_or(before.timeout),
+            description: self.description.unwrap_or_else(|| before.description.clone()),
+            signatures: self.signatures.unwrap_or_else(|| before.signatures.clone()),
+            public_key: self.public_key.unwrap_or_else(|| before.public_key.clone()),
+            headers: self.headers.unwrap_or_else(|| before.headers.clone()),
+            auth: self.auth.unwrap_or_else(|| before.auth.clone()),
+            envelope: self.envelope.unwrap_or(before.envelope),
             ..before.clone()
         };
-        after.verified &= after.callback_url == before.callback_url;
-        (after != *before).then_some(Subscription { updated_at: now, ..after })
+        if after.callback_url != before.callback_url {
+            (after.verified, after.verification) = (false, None);
+        }
+        let is_changed = after != *before || has_credentials;
+        is_changed.then_some(Subscription { updated_at: now, revision: before.revision + 1, ..after })
     }
 }
 
@@ -266,13 +394,25 @@ impl Subscription {
         let at = Timestamp::from_micros(0);
         Self {
             id: SubscriptionId::from_store(3),
-            event_type: EventType::from_store("order.paid".to_owned()),
+            tenant: None,
+            uid: None,
+            name: None,
+            metadata: Metadata::default(),
+            event_types: EventTypePatterns::from_store(vec!["order.paid".to_owned()]),
+            filter: None,
             callback_url: CallbackUrl::from_store("https://example.com/hook".to_owned()),
             active: true,
             verified: true,
+            verification: None,
             max_retry_limit: None,
             timeout: None,
             description: None,
+            signatures: Signatures::default(),
+            public_key: None,
+            headers: RequestHeaders::default(),
+            auth: None,
+            envelope: Envelope::default(),
+            revision: 1,
             created_at: at,
             updated_at: at,
             deleted_at: None,
@@ -324,6 +464,7 @@ mod tests {
             callback_url: other_url,
             verified: false,
             max_retry_limit: None,
+            revision: 2,
             updated_at: now,
             ..before.clone()
         };
@@ -331,17 +472,31 @@ mod tests {
     }
 
     #[test]
-    fn previous_secret_is_used_until_it_expires() {
-        let secret_ref = SecretRef::from_bits(7);
-        let (current, previous) = (SealedSecret::new("current"), SealedSecret::new("previous"));
-        let until = Timestamp::from_micros(5);
-        let secrets = Secrets { secret_ref, current, previous: Some((previous, until)) };
+    fn replaced_secrets_are_used_until_they_expire() {
+        let expiring = |text: &str, until| Some((SealedSecret::new(text), Timestamp::from_micros(until)));
+        let secrets = Secrets {
+            secret_ref: SecretRef::from_bits(7),
+            current: SealedSecret::new("current"),
+            previous: expiring("previous", 5),
+            older: expiring("older", 9),
+            credentials: None,
+        };
         let live = |now| {
             let of = secrets.live(Timestamp::from_micros(now));
             of.map(|(place, secret)| (place.column.name(), secret.expose())).collect::<Vec<_>>()
         };
-        assert_eq!(live(4), [("secret", "current"), ("previous_secret", "previous")]);
-        assert_eq!(live(5), [("secret", "current")]);
+        let (current, older) = (("secret", "current"), ("older_secret", "older"));
+        assert_eq!(live(4), [current, ("previous_secret", "previous"), older]);
+        assert_eq!(live(5), [current, older]);
+        assert_eq!(live(9), [current]);
+    }
+
+    #[test]
+    fn new_credentials_are_a_change() {
+        let (before, now) = (Subscription::example(), Timestamp::from_micros(7));
+        let patch = SubscriptionPatch { credentials: Some(None), ..SubscriptionPatch::default() };
+        assert_eq!(patch.apply(&before, now).map(|after| after.revision), Some(2));
+        assert_eq!(SubscriptionPatch::default().apply(&before, now), None);
     }
 
     #[test]

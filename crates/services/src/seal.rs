@@ -1,4 +1,4 @@
-//! Encryption of signing secrets at rest. The API encrypts a secret when it is created or rotated; the worker
+//! Encryption of secrets at rest: signing secrets, and the credentials of requests. The API encrypts a secret when it is created or rotated; the worker
 //! decrypts it to sign requests. The keys are those of `POSTHASTE_SECRET_KEY`; nonces are arguments.
 //!
 //! Without a key, a secret is stored in plain text, `whsec_…`. With keys, it is encrypted with AES-256-GCM under the
@@ -15,11 +15,11 @@ pub use key::{BadSealingKeys, SealingKeys};
 
 use aws_lc_rs::aead::NONCE_LEN;
 use key::{Form, is_key_id};
-use posthaste_core::SubscriptionId;
-use posthaste_core::Timestamp;
 use posthaste_core::ports::ResealedSecrets;
+use posthaste_core::request::{Credentials, CredentialsError};
 use posthaste_core::signature::{BadSecret, SigningSecret};
-use posthaste_core::subscription::{SealedSecret, SecretColumn, SecretPlace, Secrets};
+use posthaste_core::subscription::{ExpiringSecret, SealedSecret, SecretColumn, SecretPlace, Secrets};
+use posthaste_core::{SecretRef, SubscriptionId, Timestamp};
 
 /// The reason why a stored secret cannot be decrypted. It does not contain the secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +39,8 @@ pub enum UnsealError {
     Damaged,
     #[error("the stored value is not a signing secret")]
     NotASecret(#[source] BadSecret),
+    #[error("the stored value does not contain credentials")]
+    NotCredentials(#[source] CredentialsError),
 }
 
 impl UnsealError {
@@ -46,7 +48,7 @@ impl UnsealError {
     pub fn missing_key(&self) -> Option<&str> {
         match self {
             Self::NoKey { sealed_with } | Self::OtherKey { sealed_with, .. } => Some(sealed_with),
-            Self::Plain | Self::Damaged | Self::NotASecret(_) => None,
+            Self::Plain | Self::Damaged | Self::NotASecret(_) | Self::NotCredentials(_) => None,
         }
     }
 }
@@ -78,18 +80,43 @@ impl SecretSealer {
     /// Returns the stored form of a secret for one place. The nonce must be random: using a nonce twice with the same
     /// key compromises both secrets.
     pub fn seal(&self, secret: &SigningSecret, place: SecretPlace, nonce: [u8; NONCE_LEN]) -> SealedSecret {
+        self.seal_text(secret.reveal(), place, nonce)
+    }
+
+    /// Returns the stored form of credentials. See [`seal`](Self::seal) for the nonce.
+    pub fn seal_credentials(
+        &self,
+        credentials: &Credentials,
+        secret_ref: SecretRef,
+        nonce: [u8; NONCE_LEN],
+    ) -> SealedSecret {
+        let place = SecretPlace { secret_ref, column: SecretColumn::Credentials };
+        self.seal_text(credentials.to_json(), place, nonce)
+    }
+
+    fn seal_text(&self, text: String, place: SecretPlace, nonce: [u8; NONCE_LEN]) -> SealedSecret {
         SealedSecret::new(match &self.keys {
-            None => secret.reveal(),
-            Some(keys) => keys.first().seal(secret.reveal().into_bytes(), place, nonce),
+            None => text,
+            Some(keys) => keys.first().seal(text.into_bytes(), place, nonce),
         })
     }
 
-    /// Decrypts a secret that is stored in `place`.
+    /// Decrypts a signing secret that is stored in `place`.
     pub fn open(&self, sealed: &SealedSecret, place: SecretPlace) -> Result<SigningSecret, UnsealError> {
+        SigningSecret::parse(&self.open_text(sealed, place)?).map_err(UnsealError::NotASecret)
+    }
+
+    /// Decrypts the credentials of a subscription. They are empty if it has none.
+    pub fn open_credentials(&self, secrets: &Secrets) -> Result<Credentials, UnsealError> {
+        let Some(sealed) = &secrets.credentials else { return Ok(Credentials::default()) };
+        let text = self.open_text(sealed, secrets.place(SecretColumn::Credentials))?;
+        Credentials::from_json(&text).map_err(UnsealError::NotCredentials)
+    }
+
+    fn open_text(&self, sealed: &SealedSecret, place: SecretPlace) -> Result<String, UnsealError> {
         let Some((form, rest)) = Form::split(sealed.expose()) else {
-            let secret = SigningSecret::parse(sealed.expose()).map_err(UnsealError::NotASecret)?;
             return match self.plain {
-                PlainSecrets::Accepted => Ok(secret),
+                PlainSecrets::Accepted => Ok(sealed.expose().to_owned()),
                 PlainSecrets::Refused => Err(UnsealError::Plain),
             };
         };
@@ -105,12 +132,11 @@ impl SecretSealer {
             return Err(UnsealError::OtherKey { sealed_with: sealed_with.to_owned(), ours: keys.ids() });
         };
         let opened = key.open(form, encoded, place).ok_or(UnsealError::Damaged)?;
-        let text = std::str::from_utf8(&opened).map_err(|_| UnsealError::Damaged)?;
-        SigningSecret::parse(text).map_err(UnsealError::NotASecret)
+        String::from_utf8(opened).map_err(|_| UnsealError::Damaged)
     }
 
     /// Encrypts the secrets of a subscription again, in the newest form with the first key. Returns `None` if they are
-    /// stored like that already, or if there is no key. A previous secret that has expired is never used again: it is
+    /// stored like that already, or if there is no key. A replaced secret that has expired is never used again: it is
     /// removed instead of encrypted, and need not be decrypted.
     ///
     /// # Errors
@@ -124,23 +150,31 @@ impl SecretSealer {
         mut draw_nonce: impl FnMut() -> [u8; NONCE_LEN],
     ) -> Result<Option<ResealedSecrets>, UnsealError> {
         let mut reseal = |sealed: &SealedSecret, column: SecretColumn| {
-            let secret = self.open(sealed, secrets.place(column))?;
+            let text = self.open_text(sealed, secrets.place(column))?;
             let newest = if self.is_newest(sealed) {
                 sealed.clone()
             } else {
-                self.seal(&secret, secrets.place(column), draw_nonce())
+                self.seal_text(text, secrets.place(column), draw_nonce())
             };
             Ok::<_, UnsealError>(newest)
         };
         let current = reseal(&secrets.current, SecretColumn::Current)?;
-        let previous = match (secrets.live_previous(now), &secrets.previous) {
-            (Some(live), _) => Some(reseal(live, SecretColumn::Previous)?),
-            (None, Some((expired, _))) => Some(expired.clone()).filter(|expired| self.is_newest(expired)),
-            (None, None) => None,
+        let credentials = secrets.credentials.as_ref();
+        let credentials = credentials.map(|sealed| reseal(sealed, SecretColumn::Credentials)).transpose()?;
+        let mut replaced = |secret: &Option<ExpiringSecret>, column: SecretColumn| match secret {
+            Some((live, until)) if now < *until => reseal(live, column).map(Some),
+            Some((expired, _)) => Ok(Some(expired.clone()).filter(|expired| self.is_newest(expired))),
+            None => Ok(None),
         };
+        let previous = replaced(&secrets.previous, SecretColumn::Previous)?;
+        let older = replaced(&secrets.older, SecretColumn::Older)?;
+        let stored = |secret: &Option<ExpiringSecret>| secret.as_ref().map(|(secret, _)| secret.clone());
         let is_same = current == secrets.current
-            && previous.as_ref() == secrets.previous.as_ref().map(|(secret, _)| secret);
-        Ok((!is_same).then(|| ResealedSecrets { id, before: secrets.clone(), current, previous }))
+            && previous == stored(&secrets.previous)
+            && older == stored(&secrets.older)
+            && credentials == secrets.credentials;
+        let before = secrets.clone();
+        Ok((!is_same).then_some(ResealedSecrets { id, before, current, previous, older, credentials }))
     }
 
     /// Returns whether a stored secret has the newest form and is encrypted with the first key. Without keys, every

@@ -33,7 +33,7 @@ use conversation::{ExchangeAttempt, ExchangeError, Progress, request};
 use pool::{Pool, Reused};
 
 pub use exchange::Exchange;
-pub use headers::{AGENT, Delivery, delivery_headers, signed_headers};
+pub use headers::{AGENT, Delivery, Signer, delivery_headers, signed_headers};
 pub use pool::KeepAlive;
 pub use resolve::{Resolve, Resolving, SystemResolver};
 pub use trust::{Trust, TrustError};

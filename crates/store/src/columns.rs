@@ -6,23 +6,56 @@ use std::sync::LazyLock;
 /// The columns of a subscription, without its secrets.
 const SUBSCRIPTION: &[&str] = &[
     "id",
-    "event_type",
+    "tenant",
+    "uid",
+    "name",
+    "metadata",
+    "event_types",
+    "filter",
     "callback_url",
     "active",
     "verified",
+    "verification_method",
+    "verified_at",
+    "verified_by",
+    "allowed_per_minute",
     "max_retry_limit",
     "timeout_ms",
     "description",
+    "signatures",
+    "public_key",
+    "headers",
+    "auth",
+    "envelope",
+    "revision",
     "created_at",
     "updated_at",
     "deleted_at",
 ];
-const SECRETS: &[&str] = &["secret_ref", "secret", "previous_secret", "previous_secret_expires_at"];
+const SECRETS: &[&str] = &[
+    "secret_ref",
+    "secret",
+    "previous_secret",
+    "previous_secret_expires_at",
+    "older_secret",
+    "older_secret_expires_at",
+    "credentials",
+];
 /// The columns of a subscription that a worker reads.
-const TARGET: &[&str] = &["id", "callback_url", "verified", "timeout_ms"];
+const TARGET: &[&str] =
+    &["id", "callback_url", "verified", "timeout_ms", "signatures", "headers", "auth", "envelope"];
 /// The columns of an event, without its payload.
-const EVENT_HEAD: &[&str] =
-    &["id", "external_event_id", "event_type", "correlation_id", "traceparent", "created_at"];
+const EVENT_HEAD: &[&str] = &[
+    "id",
+    "external_event_id",
+    "event_type",
+    "correlation_id",
+    "traceparent",
+    "tracestate",
+    "tenant",
+    "attributes",
+    "created_at",
+];
 
 const LISTS: [(&str, &[&str]); 4] = [
     ("{subscription}", SUBSCRIPTION),
@@ -54,11 +87,11 @@ mod tests {
 
     #[test]
     fn lists_are_replaced_and_other_braces_stay() {
-        let sql = "SELECT {target}, {secrets} FROM t WHERE a = '{}' AND b = '{unknown}'";
+        let sql = "SELECT {event_head} FROM t WHERE a = '{}' AND b = '{unknown}'";
         assert_eq!(
             expand(sql),
-            "SELECT id, callback_url, verified, timeout_ms, secret_ref, secret, previous_secret, \
-             previous_secret_expires_at FROM t WHERE a = '{}' AND b = '{unknown}'"
+            "SELECT id, external_event_id, event_type, correlation_id, traceparent, tracestate, tenant, attributes, \
+             created_at FROM t WHERE a = '{}' AND b = '{unknown}'"
         );
     }
 }

@@ -135,6 +135,7 @@ const fn grant(
 const EVENTS: &str = "events";
 const SUBSCRIPTIONS: &str = "subscriptions";
 const CHANGES: &str = "subscription_changes";
+const PATTERNS: &str = "subscription_patterns";
 const ROUTING_QUEUE: &str = "routing_queue";
 const SAGAS: &str = "webhook_delivery_sagas";
 const JOBS: &str = "webhook_delivery_jobs";
@@ -151,12 +152,14 @@ const ROLLUPS: &str = "rollups";
 const HEALTH: &str = "subscription_health";
 const OPERATOR_AUDIT: &str = "operator_audit";
 const MIGRATIONS: &str = "schema_migrations";
+const MESSAGE_ID_KEY: &str = "message_id_key";
 
 /// All tables of the schema, in the order used in the documentation.
-pub const TABLES: [&str; 19] = [
+pub const TABLES: [&str; 21] = [
     EVENTS,
     SUBSCRIPTIONS,
     CHANGES,
+    PATTERNS,
     ROUTING_QUEUE,
     SAGAS,
     JOBS,
@@ -172,6 +175,7 @@ pub const TABLES: [&str; 19] = [
     ROLLUPS,
     HEALTH,
     OPERATOR_AUDIT,
+    MESSAGE_ID_KEY,
     MIGRATIONS,
 ];
 
@@ -195,7 +199,10 @@ pub const SQLITE_VIEWS: [(&str, &str); 6] = [
 
 const ALL: &[&str] = &[];
 const EVENT_ROUTE: &[&str] = &["id", "event_type"];
-const NO_SECRETS: &[&str] = &[
+const EVENT_OWNER: &[&str] = &["id", "event_type", "tenant"];
+const EVENT_MATCH: &[&str] = &["id", "event_type", "tenant", "attributes"];
+/// The columns of a subscription that decide about its deliveries.
+const ADMISSIBLE: &[&str] = &[
     "id",
     "event_type",
     "callback_url",
@@ -209,22 +216,98 @@ const NO_SECRETS: &[&str] = &[
     "updated_at",
     "deleted_at",
 ];
-// Columns that may be inserted: all except `id`. Without a right on `id`, OVERRIDING SYSTEM VALUE cannot be used, so
-// ids always come from their sequence.
-const EVENT_NEW: &[&str] =
-    &["external_event_id", "event_type", "payload", "correlation_id", "traceparent", "created_at"];
-const SUBSCRIPTION_NEW: &[&str] = &[
+const ROUTABLE: &[&str] = &[
+    "id",
+    "tenant",
     "event_type",
+    "event_types",
+    "filter",
     "callback_url",
     "active",
     "verified",
+    "max_retry_limit",
+    "timeout_ms",
+    "previous_secret_expires_at",
+    "description",
+    "created_at",
+    "updated_at",
+    "deleted_at",
+];
+const NO_SECRETS: &[&str] = &[
+    "id",
+    "tenant",
+    "uid",
+    "name",
+    "metadata",
+    "event_type",
+    "event_types",
+    "filter",
+    "callback_url",
+    "active",
+    "verified",
+    "verification_method",
+    "verified_at",
+    "verified_by",
+    "allowed_per_minute",
+    "max_retry_limit",
+    "timeout_ms",
+    "previous_secret_expires_at",
+    "older_secret_expires_at",
+    "description",
+    "signatures",
+    "public_key",
+    "headers",
+    "auth",
+    "envelope",
+    "revision",
+    "created_at",
+    "updated_at",
+    "deleted_at",
+];
+// Columns that may be inserted: all except `id`. Without a right on `id`, OVERRIDING SYSTEM VALUE cannot be used, so
+// ids always come from their sequence.
+const EVENT_NEW: &[&str] = &[
+    "external_event_id",
+    "event_type",
+    "payload",
+    "correlation_id",
+    "traceparent",
+    "tracestate",
+    "tenant",
+    "attributes",
+    "created_at",
+];
+const SUBSCRIPTION_NEW: &[&str] = &[
+    "tenant",
+    "uid",
+    "name",
+    "metadata",
+    "event_type",
+    "event_types",
+    "filter",
+    "callback_url",
+    "active",
+    "verified",
+    "verification_method",
+    "verified_at",
+    "verified_by",
+    "allowed_per_minute",
     "max_retry_limit",
     "timeout_ms",
     "secret_ref",
     "secret",
     "previous_secret",
     "previous_secret_expires_at",
+    "older_secret",
+    "older_secret_expires_at",
+    "credentials",
     "description",
+    "signatures",
+    "public_key",
+    "headers",
+    "auth",
+    "envelope",
+    "revision",
     "created_at",
     "updated_at",
     "deleted_at",
@@ -263,7 +346,7 @@ const ORDER_NEW: &[&str] = &[
     "maybe_executed",
     "note",
 ];
-const KEY_NEW: &[&str] = &["name", "role", "key_hash", "created_at"];
+const KEY_NEW: &[&str] = &["name", "role", "tenant", "key_hash", "created_at"];
 const SAGA_FRESH: &[&str] = &["event_id", "subscription_id", "next_attempt_at", "created_at", "updated_at"];
 const SAGA_MOVES: &[&str] =
     &["status", "attempt_count", "next_attempt_at", "final_error_code", "current_job_id", "updated_at"];
@@ -285,7 +368,7 @@ const LEASE_RESET: &[&str] =
 const KEY_MOVES: &[&str] = &["last_used_at", "revoked_at"];
 /// The columns of an audit row that may be inserted. The server generates the id and the time.
 const AUDITED: &[&str] = &["key_id", "key_name", "client_address", "action", "object", "before", "after"];
-const NO_HASH: &[&str] = &["id", "name", "role", "created_at", "last_used_at", "revoked_at"];
+const NO_HASH: &[&str] = &["id", "name", "role", "tenant", "created_at", "last_used_at", "revoked_at"];
 
 /// All rights, except those that every component role has. UPDATE on a queue is granted because SELECT … FOR UPDATE
 /// SKIP LOCKED requires it; no statement updates a queue.
@@ -298,14 +381,15 @@ pub const GRANTS: &[Grant] = &[
     grant(DbRole::SubscriptionAdmin, Privilege::Insert, SUBSCRIPTIONS, SUBSCRIPTION_NEW),
     grant(DbRole::SubscriptionAdmin, Privilege::Update, SUBSCRIPTIONS, ALL),
     grant(DbRole::SubscriptionAdmin, Privilege::Insert, OPERATOR_AUDIT, AUDITED),
-    grant(DbRole::RouterWorker, Privilege::Select, EVENTS, EVENT_ROUTE),
-    grant(DbRole::RouterWorker, Privilege::Select, SUBSCRIPTIONS, NO_SECRETS),
+    grant(DbRole::RouterWorker, Privilege::Select, EVENTS, EVENT_MATCH),
+    grant(DbRole::RouterWorker, Privilege::Select, PATTERNS, ALL),
+    grant(DbRole::RouterWorker, Privilege::Select, SUBSCRIPTIONS, ROUTABLE),
     grant(DbRole::RouterWorker, Privilege::Select, ROUTING_QUEUE, ALL),
     grant(DbRole::RouterWorker, Privilege::Update, ROUTING_QUEUE, ALL),
     grant(DbRole::RouterWorker, Privilege::Delete, ROUTING_QUEUE, ALL),
     grant(DbRole::RouterWorker, Privilege::Insert, SAGAS, SAGA_FRESH),
     grant(DbRole::SagaOrchestrator, Privilege::Select, EVENTS, EVENT_ROUTE),
-    grant(DbRole::SagaOrchestrator, Privilege::Select, SUBSCRIPTIONS, NO_SECRETS),
+    grant(DbRole::SagaOrchestrator, Privilege::Select, SUBSCRIPTIONS, ADMISSIBLE),
     grant(DbRole::SagaOrchestrator, Privilege::Select, SAGAS, ALL),
     grant(DbRole::SagaOrchestrator, Privilege::Update, SAGAS, SAGA_MOVES),
     grant(DbRole::SagaOrchestrator, Privilege::Select, JOBS, ALL),
@@ -315,6 +399,7 @@ pub const GRANTS: &[Grant] = &[
     grant(DbRole::SagaOrchestrator, Privilege::Delete, FINISHED, ALL),
     grant(DbRole::JobWorker, Privilege::Select, EVENTS, ALL),
     grant(DbRole::JobWorker, Privilege::Select, SUBSCRIPTIONS, ALL),
+    grant(DbRole::JobWorker, Privilege::Select, MESSAGE_ID_KEY, ALL),
     grant(DbRole::JobWorker, Privilege::Select, SAGAS, ALL),
     grant(DbRole::JobWorker, Privilege::Select, JOBS, ALL),
     grant(DbRole::JobWorker, Privilege::Update, JOBS, JOB_WORK),
@@ -325,7 +410,7 @@ pub const GRANTS: &[Grant] = &[
     grant(DbRole::LeaseCleaner, Privilege::Select, EVENTS, &["id", "correlation_id"]),
     grant(DbRole::LeaseCleaner, Privilege::Insert, FINISHED, ALL),
     grant(DbRole::DeadLetterOperator, Privilege::Select, DEAD_LETTERS, ALL),
-    grant(DbRole::DeadLetterOperator, Privilege::Select, EVENTS, EVENT_ROUTE),
+    grant(DbRole::DeadLetterOperator, Privilege::Select, EVENTS, EVENT_OWNER),
     grant(DbRole::DeadLetterOperator, Privilege::Execute, REQUEUE, ALL),
     grant(DbRole::DeadLetterOperator, Privilege::Execute, RESUME_LANE, ALL),
     grant(DbRole::DeadLetterOperator, Privilege::Select, LANE, ALL),
@@ -351,6 +436,7 @@ pub const GRANTS: &[Grant] = &[
     grant(DbRole::Viewer, Privilege::Select, EVENTS, ALL),
     grant(DbRole::Viewer, Privilege::Select, SUBSCRIPTIONS, NO_SECRETS),
     grant(DbRole::Viewer, Privilege::Select, CHANGES, ALL),
+    grant(DbRole::Viewer, Privilege::Select, PATTERNS, ALL),
     grant(DbRole::Viewer, Privilege::Select, ROUTING_QUEUE, ALL),
     grant(DbRole::Viewer, Privilege::Select, SAGAS, ALL),
     grant(DbRole::Viewer, Privilege::Select, JOBS, ALL),

@@ -13,6 +13,7 @@ mod remote;
 mod role_prefix;
 pub mod secret_file;
 pub mod sqlite;
+mod stored;
 
 pub use observer::{LogObserver, Observer};
 pub use role_prefix::{NotAPrefix, RolePrefix};

@@ -25,6 +25,7 @@ macro_rules! migrations {
             7 "0007_" "sessions",
             8 "0008_" "subscription_timeout",
             9 "0009_" "secret_ref",
+            10 "0010_" "matching",
         }
     };
     ($($version:literal $number:literal $name:literal,)*) => {

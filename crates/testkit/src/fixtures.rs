@@ -7,13 +7,15 @@ use posthaste_core::event::{EventType, ExternalEventId, NewEvent};
 use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
 use posthaste_core::order::Order;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
+use posthaste_core::pattern::EventTypePatterns;
 use posthaste_core::ports::{
-    Admitted, AppliedResult, Claim, ClaimedJob, IngestStore as _, Ingested, JobReport, LeaseTake,
+    Admitted, AppliedResult, Claim, ClaimedJob, Created, IngestStore as _, Ingested, JobReport, LeaseTake,
     OrchestratorStore as _, OutboxClaim, Quota, RequestOutcome, ResultTake, RouteTake, Routed,
-    RouterStore as _, SecretRotation, Stores, SubscriptionStore as _, Verification, WorkerStore as _,
+    RouterStore as _, SecretRotation, StoreResult, Stores, SubscriptionStore as _, Updated, Verification,
+    WorkerStore as _,
 };
 use posthaste_core::retry::RetryPolicy;
-use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
+use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret, Subscription};
 use posthaste_core::{
     DeadLetterId, EventId, JobId, LeaseToken, SagaId, SecretRef, SubscriptionId, Timestamp, WorkerId,
 };
@@ -41,23 +43,22 @@ pub fn event_type(text: &str) -> EventType {
     EventType::parse(text).expect("an event type")
 }
 
+/// Returns a list of event types and patterns.
+pub fn event_types(patterns: &[&str]) -> EventTypePatterns {
+    EventTypePatterns::parse(patterns.iter().map(|&text| text.to_owned()).collect()).expect("patterns")
+}
+
 pub fn json(text: &str) -> JsonText {
     JsonText::parse(text, PAYLOAD_BYTES_MAX).expect("JSON")
 }
 
 pub fn event(kind: &str) -> NewEvent {
-    NewEvent {
-        event_type: event_type(kind),
-        payload: json(r#"{"amount": 12.50}"#),
-        external_event_id: None,
-        correlation_id: None,
-        traceparent: None,
-    }
+    NewEvent::new(event_type(kind), json(r#"{"amount": 12.50}"#))
 }
 
 /// Creates a subscription to events of type `kind`, with defaults for all other fields.
 pub fn subscription(kind: &str) -> NewSubscription {
-    NewSubscription::new(event_type(kind), callback(URL), secret_ref(), SealedSecret::new("secret-1"))
+    NewSubscription::new(event_types(&[kind]), callback(URL), secret_ref(), SealedSecret::new("secret-1"))
 }
 
 /// Returns a new secret reference. Numbers them, so that a failing test can be repeated.
@@ -72,16 +73,28 @@ pub fn rotation(from: &str, to: &str, until: Timestamp) -> SecretRotation {
         replaced: SealedSecret::new(from),
         secret: SealedSecret::new(to),
         previous: Some((SealedSecret::new(from), until)),
+        older: None,
+        signing_key: None,
     }
 }
 
 /// Creates a subscription and marks it as verified, as if its receiver had passed the challenge.
 pub async fn subscribe_verified(store: &impl Stores, new: NewSubscription, now: Timestamp) -> SubscriptionId {
-    let challenged = Verification { callback_url: new.callback_url.clone(), secret: new.secret.clone() };
+    let challenged = Verification::challenge(new.callback_url.clone(), new.secret.clone());
     let subscriptions = store.subscriptions();
-    let id = subscriptions.create_subscription(new, actor(), now).await.expect("a subscription").id;
+    let id = created(subscriptions.create_subscription(new, actor(), now).await).id;
     assert!(subscriptions.mark_verified(id, challenged, actor(), now).await.expect("verification"));
     id
+}
+
+/// Returns a subscription that was created.
+pub fn created(result: StoreResult<Created>) -> Subscription {
+    result.expect("a subscription").subscription().expect("a new uid")
+}
+
+/// Returns a subscription after a change.
+pub fn updated(result: StoreResult<Updated>) -> Subscription {
+    result.expect("a change").subscription().expect("the subscription")
 }
 
 pub fn named_event(kind: &str, external_id: &str) -> NewEvent {
@@ -164,8 +177,7 @@ impl<S: Stores> Harness<S> {
 
     pub async fn subscribe_unverified(&self, kind: &str, max_retry_limit: Option<u32>) -> SubscriptionId {
         let new = NewSubscription { max_retry_limit, ..subscription(kind) };
-        let made = self.calm.subscriptions().create_subscription(new, actor(), T0).await;
-        made.expect("a subscription").id
+        created(self.calm.subscriptions().create_subscription(new, actor(), T0).await).id
     }
 
     /// Inserts `count` events of a type and returns their ids.

@@ -15,6 +15,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect};
 use http::StatusCode;
 use posthaste_core::audit::Actor;
+use posthaste_core::pattern::EventTypePattern;
 use posthaste_core::ports::{ReaderStore as _, Stores};
 use posthaste_core::subscription::Subscription;
 
@@ -53,6 +54,7 @@ pub(crate) async fn delete<S: Stores>(
 struct DeletedPage {
     layout: Layout,
     subscription: Subscription,
+    event_types: String,
     at: Utc,
 }
 
@@ -67,6 +69,9 @@ pub(crate) async fn show_deleted<S: Stores>(
     let Some((at, subscription)) = found.and_then(|found| Some((found.deleted_at?, found))) else {
         return Err(problem.into());
     };
-    let page = DeletedPage { layout: Layout::of(visitor, HERE), subscription, at: Utc(at) };
+    let event_types: Vec<&str> =
+        subscription.event_types.as_slice().iter().map(EventTypePattern::as_str).collect();
+    let event_types = event_types.join(", ");
+    let page = DeletedPage { layout: Layout::of(visitor, HERE), subscription, event_types, at: Utc(at) };
     render(StatusCode::NOT_FOUND, &page).map_err(Refusal)
 }

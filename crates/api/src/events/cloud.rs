@@ -154,7 +154,7 @@ fn event(
             .map_err(|_| wrong("id", "id and source together must be at most 199 characters".to_owned()))?,
     );
     let Context { correlation_id, traceparent } = context;
-    Ok(NewEvent { event_type, payload, external_event_id, correlation_id, traceparent })
+    Ok(NewEvent { external_event_id, correlation_id, traceparent, ..NewEvent::new(event_type, payload) })
 }
 
 fn is_json(media: &str) -> bool {

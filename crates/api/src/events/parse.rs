@@ -77,7 +77,8 @@ fn plain(mut fields: Fields<'_>, context: Context, limits: Limits) -> Result<New
         NewEventBody::read(&mut fields)?;
     let payload = payload_of(&fields, "payload", payload, limits)?;
     let correlation_id = correlation_id.or(context.correlation_id);
-    Ok(NewEvent { event_type, payload, external_event_id, correlation_id, traceparent: context.traceparent })
+    let traceparent = context.traceparent;
+    Ok(NewEvent { external_event_id, correlation_id, traceparent, ..NewEvent::new(event_type, payload) })
 }
 
 /// Returns the payload in the field `name`, byte for byte.

@@ -9,15 +9,14 @@ use crate::time::Utc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
 use posthaste_core::audit::Actor;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
 use posthaste_core::ports::{Stage, Stores, SubscriptionStore as _, Verification};
-use posthaste_core::signature::SigningSecret;
-use posthaste_core::subscription::{CallbackUrl, SecretColumn, Secrets, Subscription};
+use posthaste_core::signature::{Keys, SigningSecret};
+use posthaste_core::subscription::{CallbackUrl, SecretColumn, Secrets, Subscription, VerificationMethod};
 use posthaste_core::{SubscriptionId, Timestamp};
 use posthaste_services::seal::UnsealError;
-use posthaste_services::sender::{Exchange, Post, ReadUpTo, signed_headers};
+use posthaste_services::sender::{Exchange, Post, ReadUpTo, Signer, signed_headers};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use subtle::ConstantTimeEq as _;
@@ -155,7 +154,12 @@ async fn mark_verified<S: Stores>(
     secrets: &Secrets,
 ) -> Result<bool, Problem> {
     let (id, now) = (challenged.id, api.clock.now());
-    let verification = |secret| Verification { callback_url: challenged.callback_url.clone(), secret };
+    let verification = |secret| Verification {
+        callback_url: challenged.callback_url.clone(),
+        secret,
+        method: VerificationMethod::Challenge,
+        allowed_per_minute: None,
+    };
     let first = verification(secrets.current.clone());
     if api.subscriptions.mark_verified(id, first, by.clone(), now).await? {
         return Ok(true);
@@ -234,11 +238,11 @@ async fn send<S: Stores>(
     };
     let now = api.clock.now();
     let opened = open(api, subscription.id, secrets, now)?;
-    let signers: Vec<&SigningSecret> = opened.iter().collect();
+    let keys = Keys { secrets: &opened, ed25519: &[] };
+    let signer = Signer { signatures: &subscription.signatures, keys };
     let chance = u64::from_be_bytes(api.draw());
     let webhook_id = format!("msg_{}_{chance:016x}_{}", message.kind.replace('.', "_"), subscription.id);
-    let mut headers = signed_headers(&webhook_id, &signers, &message.body, now);
-    headers.insert(HeaderName::from_static("posthaste-event-type"), HeaderValue::from_static(message.kind));
+    let headers = signed_headers(&webhook_id, message.kind, signer, &message.body, now);
     let url = CallbackUrl::as_str(&subscription.callback_url);
     let (body, answer) = (message.body, message.answer);
     let deadline = api.outgoing.timeouts.of(subscription.timeout);

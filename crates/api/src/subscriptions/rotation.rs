@@ -102,7 +102,7 @@ fn rotation<S: Stores>(
     let replaced = secrets.current.clone();
     let secret = sealer.seal(secret, current, api.draw());
     if overlap.is_zero() {
-        return Ok(SecretRotation { replaced, secret, previous: None });
+        return Ok(SecretRotation { replaced, secret, previous: None, older: None, signing_key: None });
     }
     let opened = sealer.open(&replaced, current).map_err(|error| {
         Problem::conflict(format!(
@@ -111,5 +111,5 @@ fn rotation<S: Stores>(
         ))
     })?;
     let kept = (sealer.seal(&opened, previous, api.draw()), now.after(overlap));
-    Ok(SecretRotation { replaced, secret, previous: Some(kept) })
+    Ok(SecretRotation { replaced, secret, previous: Some(kept), older: None, signing_key: None })
 }

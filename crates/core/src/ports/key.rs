@@ -3,6 +3,7 @@
 use super::StoreResult;
 use crate::audit::Actor;
 use crate::ids::KeyId;
+use crate::tenant::Tenant;
 use crate::time::Timestamp;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -47,6 +48,8 @@ pub struct ApiKey {
     pub id: KeyId,
     pub name: String,
     pub role: KeyRole,
+    /// The tenant whose objects the key may see and change. `None` for all tenants.
+    pub tenant: Option<Tenant>,
     pub created_at: Timestamp,
     pub last_used_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
@@ -74,6 +77,7 @@ pub trait KeyStore: Send + Sync + 'static {
         &self,
         name: String,
         role: KeyRole,
+        tenant: Option<Tenant>,
         hash: KeyHash,
         by: Actor,
         now: Timestamp,

@@ -53,7 +53,9 @@ pub use server::{
     Verified,
 };
 pub use stores::{ClockSample, Stores};
-pub use subscriptions::{ResealedSecrets, Rotated, SecretRotation, SubscriptionStore, Verification};
+pub use subscriptions::{
+    Created, ResealedSecrets, Rotated, SecretRotation, SubscriptionStore, Updated, Verification,
+};
 pub use worker::{Claim, ClaimedJob, JobReport, Report, Target, WorkerStore};
 
 /// The underlying error of a [`StoreError`], for the log.

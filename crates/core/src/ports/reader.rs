@@ -1,15 +1,19 @@
 //! Port of the role viewer: read-only access to everything except secrets and key hashes.
 
 use super::{DeadLetterFilter, LaneStanding, OrderRecord, StoreResult};
+use crate::attributes::Attributes;
 use crate::audit::{OperatorAuditEntry, OperatorAuditFilter};
-use crate::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
+use crate::event::{CorrelationId, EventType, ExternalEventId, TraceParent, TraceState};
+use crate::identity::{SubscriptionName, Uid};
 use crate::ids::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId};
 use crate::job::JobStatus;
 use crate::json::JsonText;
+use crate::metadata::Metadata;
 use crate::order::{IdempotencyKey, OrderStatus};
 use crate::outcome::ErrorCode;
 use crate::saga::{Saga, SagaStatus};
 use crate::subscription::{Standing, Subscription};
+use crate::tenant::Tenant;
 use crate::time::Timestamp;
 use std::time::Duration;
 
@@ -77,6 +81,9 @@ pub struct StoredEvent {
     pub payload: JsonText,
     pub correlation_id: Option<CorrelationId>,
     pub traceparent: Option<TraceParent>,
+    pub tracestate: Option<TraceState>,
+    pub tenant: Option<Tenant>,
+    pub attributes: Attributes,
     pub created_at: Timestamp,
 }
 
@@ -88,19 +95,33 @@ pub struct EventHead {
     pub event_type: EventType,
     pub correlation_id: Option<CorrelationId>,
     pub traceparent: Option<TraceParent>,
+    pub tracestate: Option<TraceState>,
+    pub tenant: Option<Tenant>,
+    pub attributes: Attributes,
     pub created_at: Timestamp,
 }
 
 impl EventHead {
     #[must_use]
     pub fn with_payload(self, payload: JsonText) -> StoredEvent {
-        let Self { id, external_event_id, event_type, correlation_id, traceparent, created_at } = self;
-        StoredEvent { id, external_event_id, event_type, payload, correlation_id, traceparent, created_at }
+        StoredEvent {
+            id: self.id,
+            external_event_id: self.external_event_id,
+            event_type: self.event_type,
+            payload,
+            correlation_id: self.correlation_id,
+            traceparent: self.traceparent,
+            tracestate: self.tracestate,
+            tenant: self.tenant,
+            attributes: self.attributes,
+            created_at: self.created_at,
+        }
     }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventFilter {
+    pub tenant: Option<Tenant>,
     pub event_type: Option<EventType>,
     pub external_event_id: Option<ExternalEventId>,
     /// Selects events accepted at this time or later. If `since` or `until` is set, the list is ordered by time
@@ -125,8 +146,26 @@ impl EventFilter {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SubscriptionFilter {
+    pub tenant: Option<Tenant>,
+    pub uid: Option<Uid>,
+    pub name: Option<SubscriptionName>,
+    /// Selects subscriptions that have all of these pairs in their metadata.
+    pub metadata: Metadata,
+    /// Selects subscriptions with a pattern that matches this type.
     pub event_type: Option<EventType>,
     pub standing: Option<Standing>,
+}
+
+impl SubscriptionFilter {
+    pub fn matches(&self, subscription: &Subscription) -> bool {
+        let standing = Standing::of(subscription.active, subscription.verified);
+        (self.tenant.is_none() || self.tenant == subscription.tenant)
+            && (self.uid.is_none() || self.uid == subscription.uid)
+            && (self.name.is_none() || self.name == subscription.name)
+            && self.metadata.iter().all(|(key, value)| subscription.metadata.get(key) == Some(value))
+            && self.event_type.as_ref().is_none_or(|wanted| subscription.event_types.find(wanted).is_some())
+            && self.standing.is_none_or(|wanted| wanted == standing)
+    }
 }
 
 /// A saga with the type of its event.

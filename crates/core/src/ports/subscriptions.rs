@@ -2,17 +2,69 @@
 
 use super::StoreResult;
 use crate::audit::Actor;
+use crate::identity::Uid;
 use crate::ids::SubscriptionId;
 use crate::subscription::{
-    CallbackUrl, NewSubscription, SealedSecret, Secrets, Subscription, SubscriptionPatch,
+    CallbackUrl, ExpiringSecret, NewSubscription, Revision, SealedSecret, Secrets, Subscription,
+    SubscriptionPatch, VerificationMethod,
 };
+use crate::tenant::Tenant;
 use crate::time::Timestamp;
 
-/// The URL to which a challenge was sent, and the secret with which it was signed.
+/// A passed verification: the URL and the secret that were verified, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verification {
     pub callback_url: CallbackUrl,
     pub secret: SealedSecret,
+    pub method: VerificationMethod,
+    /// The number of requests per minute that the receiver allows. `None` if it set no limit.
+    pub allowed_per_minute: Option<u32>,
+}
+
+impl Verification {
+    /// Creates the result of a challenge.
+    pub const fn challenge(callback_url: CallbackUrl, secret: SealedSecret) -> Self {
+        Self { callback_url, secret, method: VerificationMethod::Challenge, allowed_per_minute: None }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Created {
+    Created(Box<Subscription>),
+    /// Another subscription of the tenant has the uid. No subscription was created.
+    UidTaken,
+}
+
+impl Created {
+    /// Returns the subscription, or `None` if its uid was taken.
+    pub fn subscription(self) -> Option<Subscription> {
+        match self {
+            Self::Created(subscription) => Some(*subscription),
+            Self::UidTaken => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Updated {
+    /// Contains the subscription after the change, also if the patch changed nothing.
+    Updated(Box<Subscription>),
+    /// The subscription does not have the expected revision. No change was made.
+    OtherRevision(Revision),
+    /// Another subscription of the tenant has the uid. No change was made.
+    UidTaken,
+    /// The subscription does not exist or was deleted.
+    NotFound,
+}
+
+impl Updated {
+    /// Returns the subscription, or `None` if no change could be made.
+    pub fn subscription(self) -> Option<Subscription> {
+        match self {
+            Self::Updated(subscription) => Some(*subscription),
+            Self::OtherRevision(_) | Self::UidTaken | Self::NotFound => None,
+        }
+    }
 }
 
 /// The replacement of a signing secret by a new one.
@@ -23,7 +75,11 @@ pub struct SecretRotation {
     pub replaced: SealedSecret,
     pub secret: SealedSecret,
     /// The replaced secret as it is stored from now on, with its expiry time, or `None` if it becomes invalid at once.
-    pub previous: Option<(SealedSecret, Timestamp)>,
+    pub previous: Option<ExpiringSecret>,
+    /// The secret that was replaced before, if it is still valid, as it is stored from now on.
+    pub older: Option<ExpiringSecret>,
+    /// The new credentials and public key if the signing key is replaced too, or `None` to keep both.
+    pub signing_key: Option<(SealedSecret, String)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +101,9 @@ pub struct ResealedSecrets {
     pub current: SealedSecret,
     /// `None` if there is no previous secret, or if it is removed because it has expired.
     pub previous: Option<SealedSecret>,
+    /// `None` if there is no older secret, or if it is removed because it has expired.
+    pub older: Option<SealedSecret>,
+    pub credentials: Option<SealedSecret>,
 }
 
 pub trait SubscriptionStore: Send + Sync + 'static {
@@ -53,7 +112,14 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         subscription: NewSubscription,
         by: Actor,
         now: Timestamp,
-    ) -> impl Future<Output = StoreResult<Subscription>> + Send;
+    ) -> impl Future<Output = StoreResult<Created>> + Send;
+
+    /// Returns the id of the subscription with a uid, or `None` if it does not exist or was deleted.
+    fn find_uid(
+        &self,
+        tenant: Option<Tenant>,
+        uid: Uid,
+    ) -> impl Future<Output = StoreResult<Option<SubscriptionId>>> + Send;
 
     /// Returns a subscription with its signing secrets, or `None` if it does not exist or was deleted.
     fn load_subscription(
@@ -61,15 +127,16 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         id: SubscriptionId,
     ) -> impl Future<Output = StoreResult<Option<(Subscription, Secrets)>>> + Send;
 
-    /// Applies a patch and returns the subscription, or `None` if it does not exist or was deleted. A patch
-    /// that changes no value is not recorded in the history.
+    /// Applies a patch if the subscription has the expected revision; `None` expects any. A patch that changes no
+    /// value is not recorded in the history.
     fn update_subscription(
         &self,
         id: SubscriptionId,
         patch: SubscriptionPatch,
+        expected: Option<Revision>,
         by: Actor,
         now: Timestamp,
-    ) -> impl Future<Output = StoreResult<Option<Subscription>>> + Send;
+    ) -> impl Future<Output = StoreResult<Updated>> + Send;
 
     /// Deletes a subscription permanently. Returns `false` if it does not exist or was already deleted.
     fn delete_subscription(
@@ -79,7 +146,7 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<bool>> + Send;
 
-    /// Marks a subscription as verified if its URL and secret are still those of the challenge. Returns whether
+    /// Marks a subscription as verified if its URL and secret are still those of the verification. Returns whether
     /// the subscription was marked.
     fn mark_verified(
         &self,

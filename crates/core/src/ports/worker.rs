@@ -2,8 +2,12 @@
 //! changes a saga.
 
 use super::{StoreResult, StoredEvent};
+use crate::envelope::Envelope;
 use crate::ids::{EventId, JobId, LeaseToken, SagaId, SubscriptionId, WorkerId};
+use crate::message_id::MessageIdKey;
 use crate::outcome::AttemptOutcome;
+use crate::request::{Auth, RequestHeaders};
+use crate::signature::Signatures;
 use crate::subscription::{CallbackUrl, Secrets};
 use crate::time::Timestamp;
 use std::time::Duration;
@@ -34,13 +38,17 @@ pub struct ClaimedJob {
     pub suspect: bool,
 }
 
-/// The destination of a delivery, and its signing secrets.
+/// The destination of a delivery, how its requests are made, and its secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     pub subscription_id: SubscriptionId,
     pub callback_url: CallbackUrl,
     pub verified: bool,
     pub timeout: Option<Duration>,
+    pub signatures: Signatures,
+    pub headers: RequestHeaders,
+    pub auth: Option<Auth>,
+    pub envelope: Envelope,
     pub secrets: Secrets,
 }
 
@@ -83,6 +91,9 @@ pub trait WorkerStore: Send + Sync + 'static {
     /// omitted.
     fn load_targets(&self, ids: Vec<SubscriptionId>)
     -> impl Future<Output = StoreResult<Vec<Target>>> + Send;
+
+    /// Returns the key from which message ids are derived. It never changes.
+    fn load_message_id_key(&self) -> impl Future<Output = StoreResult<MessageIdKey>> + Send;
 
     /// Records the outcomes of jobs. Returns the results in the order of `reports`. A report without the
     /// current lease token has no effect.

@@ -114,7 +114,7 @@ impl Received {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use posthaste_core::signature::sign;
+    use posthaste_core::signature::sign_standard;
 
     fn received(headers: &[(&'static str, &str)], body: &'static str) -> Received {
         let headers = headers
@@ -127,7 +127,7 @@ mod tests {
     fn signature_is_checked_if_there_is_a_secret() {
         let (ours, other) = (SigningSecret::from_random([7; 32]), SigningSecret::from_random([8; 32]));
         let now = Timestamp::from_micros(1_000_000_000);
-        let signature = sign(&[&ours], "msg_1_2", 1_000, b"{}");
+        let signature = sign_standard(std::slice::from_ref(&ours), "msg_1_2", 1_000, b"{}");
         let headers = [
             ("webhook-id", "msg_1_2"),
             ("webhook-timestamp", "1000"),

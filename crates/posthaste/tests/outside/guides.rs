@@ -5,7 +5,7 @@ use crate::pages::{block, guide};
 use crate::readme::{ENDED, Typed, typed};
 use crate::served::{PATIENCE, ROOT_KEY};
 use crate::tools;
-use posthaste_core::signature::{SigningSecret, sign};
+use posthaste_core::signature::{SigningSecret, sign_standard};
 use posthaste_testkit::broker::TestBroker;
 use posthaste_testkit::broker::behaviour::Behaviour;
 use posthaste_testkit::client::{Answer, Call};
@@ -230,7 +230,12 @@ fn the_complete_receiver_processes_each_event_once() {
     let secret = SigningSecret::parse(&secret).expect("a secret");
     let now_s = SystemTime::UNIX_EPOCH.elapsed().expect("a time").as_secs();
     let send = |webhook_id: &str, body: &str, signed: &str| -> Answer {
-        let signature = sign(&[&secret], webhook_id, now_s.try_into().expect("a time"), signed.as_bytes());
+        let signature = sign_standard(
+            std::slice::from_ref(&secret),
+            webhook_id,
+            now_s.try_into().expect("a time"),
+            signed.as_bytes(),
+        );
         let headers =
             [("webhook-id", webhook_id), ("webhook-signature", &signature), ("posthaste-event-type", "a")];
         let call =

@@ -82,8 +82,8 @@ pub(crate) async fn create<S: Stores>(h: &Harness<S>) -> Samples {
         if step * STEP.as_secs() == PAUSED_S {
             let patch = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
             let paused =
-                subscriptions.update_subscription(ids[PAUSED], patch, alice.clone(), second(PAUSED_S));
-            paused.await.expect("an update").expect("a subscription");
+                subscriptions.update_subscription(ids[PAUSED], patch, None, alice.clone(), second(PAUSED_S));
+            paused.await.expect("an update").subscription().expect("a subscription");
         }
         if step * STEP.as_secs() == REQUEUED_S {
             let letters = vec![DeadLetterId::from_store(1)];
@@ -107,7 +107,8 @@ async fn create_keys<S: Stores>(h: &Harness<S>) -> (Actor, Actor) {
     let at = NOW.before(Duration::from_secs(4 * 86_400));
     let create = async |name: &str, role| {
         let hash = posthaste_api::key_hash(&format!("the sample key {name}"));
-        let key = h.store.keys().create_key(name.to_owned(), role, hash, Actor::root(address), at).await;
+        let key =
+            h.store.keys().create_key(name.to_owned(), role, None, hash, Actor::root(address), at).await;
         Actor::key(key.expect("a key").id, name, address)
     };
     create("shop-backend", KeyRole::Ingest).await;

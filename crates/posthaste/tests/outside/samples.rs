@@ -15,7 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::HeaderMap;
-use posthaste_core::signature::{SigningSecret, sign};
+use posthaste_core::signature::{SigningSecret, sign_standard};
 use posthaste_testkit::commands::Ran;
 use posthaste_testkit::receiver::{Received, Receiver};
 use serde_json::json;
@@ -68,7 +68,7 @@ impl Row {
             secret: secret.reveal(),
             id: id.to_owned(),
             timestamp: timestamp_s.to_string(),
-            signatures: sign(&[&secret], id, timestamp_s, BODY),
+            signatures: sign_standard(std::slice::from_ref(&secret), id, timestamp_s, BODY),
             body: BODY.to_vec(),
             is_genuine,
             is_for_libraries: true,

@@ -4,19 +4,21 @@
 use super::{WorkerKit, WorkerOptions};
 use crate::batcher::BatchError;
 use crate::egress::Destination;
-use crate::sender::{Delivery, Post, ReadUpTo, delivery_headers};
+use crate::sender::{Delivery, Post, ReadUpTo, Signer, delivery_headers};
 use bytes::Bytes;
 use posthaste_core::event::{CorrelationId, EventType, TraceParent};
 use posthaste_core::job::RequestTimeouts;
+use posthaste_core::message_id::{MessageIdKey, message_id};
 use posthaste_core::outcome::{AttemptOutcome, Failure};
 use posthaste_core::ports::{
     ClaimedJob, JobReport, Report, StoreError, StoreResult, StoredEvent, Target, WorkerStore,
 };
-use posthaste_core::signature::SigningSecret;
+use posthaste_core::signature::{Keys, Signatures, SigningSecret};
 use posthaste_core::{EventId, LeaseToken, SubscriptionId, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 /// The part of a lease that must remain after the exchange, so that the report is written before the lease
@@ -52,6 +54,7 @@ struct Content {
 struct Address {
     to: Destination,
     timeout: Duration,
+    signatures: Signatures,
     secrets: Vec<SigningSecret>,
 }
 
@@ -62,19 +65,22 @@ pub(super) struct Deliverer<S> {
     kit: WorkerKit,
     timeouts: RequestTimeouts,
     worker_id: String,
+    /// The key never changes, so it is read once.
+    message_id_key: OnceCell<MessageIdKey>,
 }
 
 impl<S: WorkerStore> Deliverer<S> {
     pub(super) fn new(store: S, kit: WorkerKit, options: &WorkerOptions) -> Self {
         let worker_id = options.worker_id.as_str().to_owned();
         let timeouts = RequestTimeouts { default: options.deadline, lease: options.lease };
-        Self { store, kit, timeouts, worker_id }
+        Self { store, kit, timeouts, worker_id, message_id_key: OnceCell::new() }
     }
 
     /// Reads the data for the jobs of a claim, each event and subscription once.
     pub(super) async fn read(&self, jobs: &[ClaimedJob], now: Timestamp) -> StoreResult<Vec<LoadedJob>> {
         let events = distinct(jobs.iter().map(|job| job.event_id));
         let targets = distinct(jobs.iter().map(|job| job.subscription_id));
+        self.message_id_key.get_or_try_init(|| self.store.load_message_id_key()).await?;
         let (events, targets) = tokio::join!(self.read_events(events), self.read_targets(targets));
         let contents: HashMap<EventId, Arc<Content>> =
             events?.into_iter().map(|event| (event.id, Arc::new(Content::of(event)))).collect();
@@ -128,7 +134,8 @@ impl<S: WorkerStore> Deliverer<S> {
             })?);
         }
         let to = self.kit.sender.aim(target.callback_url.as_str())?;
-        Ok(Address { to, timeout: self.timeouts.of(target.timeout), secrets })
+        let (timeout, signatures) = (self.timeouts.of(target.timeout), target.signatures.clone());
+        Ok(Address { to, timeout, signatures, secrets })
     }
 
     /// Sends the attempt and reports it. If the rest of the lease is too short, releases the job instead.
@@ -170,16 +177,20 @@ impl<S: WorkerStore> Deliverer<S> {
         address: &Address,
         now: Timestamp,
     ) -> AttemptOutcome {
+        let Some(key) = self.message_id_key.get() else {
+            return AttemptOutcome::failed(Failure::SecretUnreadable);
+        };
+        let message_id = message_id(key, job.event_id, content.created_at, job.subscription_id);
         let delivery = Delivery {
-            event_id: job.event_id,
-            subscription_id: job.subscription_id,
+            message_id: &message_id,
             event_type: &content.event_type,
             attempt: job.attempt,
             traceparent: content.traceparent.as_ref(),
         };
-        let secrets: Vec<&SigningSecret> = address.secrets.iter().collect();
+        let keys = Keys { secrets: &address.secrets, ed25519: &[] };
+        let signer = Signer { signatures: &address.signatures, keys };
         let post = Post {
-            headers: delivery_headers(&delivery, &secrets, &content.body, now),
+            headers: delivery_headers(&delivery, signer, &content.body, now),
             body: content.body.clone(),
             answer: ReadUpTo::Status,
             deadline: address.timeout,

@@ -1,11 +1,12 @@
 //! Checks that every change by a person is audited in the transaction of the change.
 
-use crate::fixtures::{T0, URL, actor, at, callback, rotation, secret_ref};
+use crate::fixtures::{T0, URL, actor, at, callback, created, rotation, secret_ref, updated};
 use crate::harness::Harness;
 use posthaste_core::audit::{Actor, AuditAction, OperatorAuditEntry, OperatorAuditFilter};
 use posthaste_core::ports::{
     DeadLetterStore as _, FailedSignIns, KeyHash, KeyRole, KeyStore as _, PageRequest, ReaderStore as _,
-    ResealedSecrets, Rotated, SecretRotation, StoreError, Stores, SubscriptionStore as _, Verification,
+    ResealedSecrets, Rotated, SecretRotation, StoreError, Stores, SubscriptionStore as _, Updated,
+    Verification,
 };
 use posthaste_core::subscription::{NewSubscription, SealedSecret, Secrets, SubscriptionPatch};
 use posthaste_core::{DeadLetterId, KeyId, SubscriptionId};
@@ -27,7 +28,7 @@ fn subscription() -> NewSubscription {
 }
 
 fn challenged(secret: &str) -> Verification {
-    Verification { callback_url: callback(HOOK), secret: SealedSecret::new(secret) }
+    Verification::challenge(callback(HOOK), SealedSecret::new(secret))
 }
 
 /// Returns the replacement of the current secret of a subscription by `secret`, as if it were encrypted again.
@@ -35,11 +36,24 @@ async fn resealed<S: Stores>(h: &Harness<S>, id: SubscriptionId, secret: &str) -
     let loaded = h.calm.subscriptions().load_subscription(id).await.expect("a result");
     let (_, before) = loaded.expect("a subscription");
     let previous = before.previous.as_ref().map(|(secret, _)| secret.clone());
-    ResealedSecrets { id, before, current: SealedSecret::new(secret), previous }
+    ResealedSecrets {
+        id,
+        before,
+        current: SealedSecret::new(secret),
+        previous,
+        older: None,
+        credentials: None,
+    }
 }
 
 fn other_secrets() -> Secrets {
-    Secrets { secret_ref: secret_ref(), current: SealedSecret::new("another"), previous: None }
+    Secrets {
+        secret_ref: secret_ref(),
+        current: SealedSecret::new("another"),
+        previous: None,
+        older: None,
+        credentials: None,
+    }
 }
 
 fn pause() -> SubscriptionPatch {
@@ -73,12 +87,13 @@ pub async fn every_change_is_audited<S: Stores>(h: &Harness<S>) {
     let arranged = entries(h).await.len();
 
     let hash = KeyHash([7; 32]);
-    let key = keys.create_key("bob".to_owned(), KeyRole::Viewer, hash, ann(), at(1)).await.expect("a key");
+    let key =
+        keys.create_key("bob".to_owned(), KeyRole::Viewer, None, hash, ann(), at(1)).await.expect("a key");
     assert!(keys.revoke_key(key.id, ann(), at(2)).await.expect("a result"));
-    let id = admin.create_subscription(subscription(), ann(), at(3)).await.expect("a subscription").id;
+    let id = created(admin.create_subscription(subscription(), ann(), at(3)).await).id;
     let verified = admin.mark_verified(id, challenged("a-signing-secret"), ann(), at(4)).await;
     assert!(verified.expect("a result"));
-    admin.update_subscription(id, pause(), ann(), at(5)).await.expect("a result").expect("a subscription");
+    updated(admin.update_subscription(id, pause(), None, ann(), at(5)).await);
     let to_second = rotation("a-signing-secret", "a-second-secret", at(100));
     let rotated = admin.rotate_secret(id, to_second, ann(), at(6)).await.expect("a result");
     assert!(matches!(rotated, Rotated::Rotated(_)), "{rotated:?}");
@@ -157,7 +172,7 @@ pub async fn a_no_op_is_not_audited<S: Stores>(h: &Harness<S>) {
     let operator = h.calm.dead_letters();
     operator.requeue_dead_letters(vec![letter], actor(), at(1)).await.expect("a result");
     let hash = KeyHash([7; 32]);
-    let key = h.calm.keys().create_key("bob".to_owned(), KeyRole::Viewer, hash, actor(), T0).await;
+    let key = h.calm.keys().create_key("bob".to_owned(), KeyRole::Viewer, None, hash, actor(), T0).await;
     let key = key.expect("a key").id;
     assert!(h.calm.keys().revoke_key(key, actor(), at(2)).await.expect("a result"));
     let before = entries(h).await;
@@ -167,7 +182,10 @@ pub async fn a_no_op_is_not_audited<S: Stores>(h: &Harness<S>) {
     operator.requeue_dead_letters(letters, ann(), at(3)).await.expect("a result");
     assert!(!h.calm.keys().revoke_key(key, ann(), at(3)).await.expect("a result"));
     assert!(!admin.delete_subscription(gone, ann(), at(3)).await.expect("a result"));
-    assert_eq!(admin.update_subscription(gone, pause(), ann(), at(3)).await.expect("a result"), None);
+    assert_eq!(
+        admin.update_subscription(gone, pause(), None, ann(), at(3)).await.expect("a result"),
+        Updated::NotFound
+    );
     let rotated = admin.rotate_secret(gone, rotation("secret-1", "x", at(9)), ann(), at(3)).await;
     assert_eq!(rotated.expect("a result"), Rotated::NotFound);
     let id = SubscriptionId::from_store(h.direct.number("SELECT max(id) FROM subscriptions").await);
@@ -185,7 +203,7 @@ pub async fn a_change_that_cannot_be_audited_is_rolled_back<S: Stores>(h: &Harne
     let letter = letter(h, "kept").await;
     let id = h.subscribe("other").await;
     let (keys, admin) = (h.calm.keys(), h.calm.subscriptions());
-    let key = keys.create_key("bob".to_owned(), KeyRole::Viewer, KeyHash([7; 32]), actor(), T0).await;
+    let key = keys.create_key("bob".to_owned(), KeyRole::Viewer, None, KeyHash([7; 32]), actor(), T0).await;
     let key = key.expect("a key").id;
     let tables = [
         "api_keys",
@@ -205,12 +223,14 @@ pub async fn a_change_that_cannot_be_audited_is_rolled_back<S: Stores>(h: &Harne
     let before = state().await;
     let too_long = || Actor::key(KeyId::from_store(7), "n".repeat(201), None);
     let resealed = vec![resealed(h, id, "x").await];
-    let url = Verification { callback_url: callback(URL), secret: SealedSecret::new("secret-1") };
+    let url = Verification::challenge(callback(URL), SealedSecret::new("secret-1"));
     let outcomes = [
-        keys.create_key("eve".to_owned(), KeyRole::Root, KeyHash([8; 32]), too_long(), T0).await.map(drop),
+        keys.create_key("eve".to_owned(), KeyRole::Root, None, KeyHash([8; 32]), too_long(), T0)
+            .await
+            .map(drop),
         keys.revoke_key(key, too_long(), T0).await.map(drop),
         admin.create_subscription(subscription(), too_long(), T0).await.map(drop),
-        admin.update_subscription(id, pause(), too_long(), T0).await.map(drop),
+        admin.update_subscription(id, pause(), None, too_long(), T0).await.map(drop),
         admin.mark_verified(id, url, too_long(), T0).await.map(drop),
         admin.rotate_secret(id, rotation("secret-1", "x", at(9)), too_long(), T0).await.map(drop),
         admin.reseal_secrets(resealed, "72cd6e84".to_owned(), too_long(), T0).await.map(drop),

@@ -28,6 +28,9 @@ fn head_of(event: &StoredEvent) -> EventHead {
         event_type: event.event_type.clone(),
         correlation_id: event.correlation_id.clone(),
         traceparent: event.traceparent.clone(),
+        tracestate: event.tracestate.clone(),
+        tenant: event.tenant.clone(),
+        attributes: event.attributes.clone(),
         created_at: event.created_at,
     }
 }
@@ -184,10 +187,14 @@ pub async fn subscriptions_are_found_by_type_and_status<S: Stores>(h: &Harness<S
     let admin = h.calm.subscriptions();
     let pause = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
     for id in [paused, unverified] {
-        admin.update_subscription(id, pause.clone(), actor(), at(1)).await.expect("a pause");
+        admin.update_subscription(id, pause.clone(), None, actor(), at(1)).await.expect("a pause");
     }
     assert!(admin.delete_subscription(deleted, actor(), at(1)).await.expect("to delete"));
-    let of = |kind: Option<&str>, standing| SubscriptionFilter { event_type: kind.map(event_type), standing };
+    let of = |kind: Option<&str>, standing| SubscriptionFilter {
+        event_type: kind.map(event_type),
+        standing,
+        ..SubscriptionFilter::default()
+    };
     for (filter, expected) in [
         (of(None, None), vec![other, unverified, paused, active]),
         (of(Some("a"), None), vec![unverified, paused, active]),

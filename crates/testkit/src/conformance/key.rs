@@ -15,8 +15,12 @@ const AMOUNT_MAX: i64 = 1_000_000_000_000_000;
 pub async fn keys_are_found_by_hash_until_revoked<S: Stores>(h: &Harness<S>) {
     let keys = h.store.keys();
     let hash = KeyHash([7; 32]);
-    let made =
-        h.calm.keys().create_key("ci".to_owned(), KeyRole::Ingest, hash, actor(), T0).await.expect("a key");
+    let made = h
+        .calm
+        .keys()
+        .create_key("ci".to_owned(), KeyRole::Ingest, None, hash, actor(), T0)
+        .await
+        .expect("a key");
     let found = h.sure(async || keys.find_key(hash).await).await.expect("the key");
     assert_eq!(found, made);
     assert_eq!((found.name.as_str(), found.role, found.last_used_at), ("ci", KeyRole::Ingest, None));
@@ -82,7 +86,8 @@ pub async fn a_key_has_a_limited_number_of_sessions<S: Stores>(h: &Harness<S>) {
 pub async fn a_key_is_immutable_and_cannot_be_unrevoked<S: Stores>(h: &Harness<S>) {
     let keys = h.calm.keys();
     let hash = KeyHash([7; 32]);
-    let made = keys.create_key("ci".to_owned(), KeyRole::Ingest, hash, actor(), T0).await.expect("a key");
+    let made =
+        keys.create_key("ci".to_owned(), KeyRole::Ingest, None, hash, actor(), T0).await.expect("a key");
     let other = match h.engine {
         Engine::Sqlite => "x'0808080808080808080808080808080808080808080808080808080808080808'",
         Engine::Postgres | Engine::PostgresCut => "decode(repeat('08', 32), 'hex')",

@@ -6,7 +6,7 @@ use crate::random::Random;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
 use posthaste_core::ports::{
     AppliedResult, CleanerStore as _, DueSince, JobReport, OrchestratorStore as _, Quota, ResultTake, Stores,
-    SubscriptionStore as _, WaitPage, WorkerStore as _,
+    SubscriptionStore as _, Updated, WaitPage, WorkerStore as _,
 };
 use posthaste_core::saga::{Decision, Ignored};
 use posthaste_core::subscription::SubscriptionPatch;
@@ -205,7 +205,7 @@ pub async fn a_lowered_limit_dead_letters_the_saga_when_due<S: Stores>(h: &Harne
     let lower = SubscriptionPatch { max_retry_limit: Some(Some(1)), ..SubscriptionPatch::default() };
     h.calm
         .subscriptions()
-        .update_subscription(subscription, lower, actor(), at(31))
+        .update_subscription(subscription, lower, None, actor(), at(31))
         .await
         .expect("the limit");
     let early = h.admit(subscription, at(89)).await;
@@ -370,7 +370,7 @@ pub async fn a_paused_subscription_holds_and_resumes<S: Stores>(h: &Harness<S>) 
     let set = |active: bool| SubscriptionPatch { active: Some(active), ..SubscriptionPatch::default() };
     h.calm
         .subscriptions()
-        .update_subscription(subscription, set(false), actor(), at(1))
+        .update_subscription(subscription, set(false), None, actor(), at(1))
         .await
         .expect("pause");
     let made = h.direct.number(JOBS).await;
@@ -390,7 +390,7 @@ pub async fn a_paused_subscription_holds_and_resumes<S: Stores>(h: &Harness<S>) 
     );
     h.calm
         .subscriptions()
-        .update_subscription(subscription, set(true), actor(), at(4))
+        .update_subscription(subscription, set(true), None, actor(), at(4))
         .await
         .expect("resume");
     if made < 2 {
@@ -410,10 +410,13 @@ pub async fn a_deleted_subscription_holds_its_deliveries_for_ever<S: Stores>(h: 
     let resume = SubscriptionPatch { active: Some(true), ..SubscriptionPatch::default() };
     let gone = h
         .sure(async || {
-            h.store.subscriptions().update_subscription(subscription, resume.clone(), actor(), at(2)).await
+            h.store
+                .subscriptions()
+                .update_subscription(subscription, resume.clone(), None, actor(), at(2))
+                .await
         })
         .await;
-    assert_eq!(gone, None, "a deleted subscription cannot be made active");
+    assert_eq!(gone, Updated::NotFound, "a deleted subscription cannot be made active");
     assert!(h.admit(subscription, at(3)).await.jobs.is_empty());
     assert_eq!(due(h, at(3)).await, []);
     let sql = "SELECT count(*) FROM webhook_delivery_sagas WHERE status = 'Pending'";

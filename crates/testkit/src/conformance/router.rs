@@ -76,7 +76,7 @@ pub async fn only_active_and_verified_subscriptions_get_a_saga<S: Stores>(h: &Ha
     let paused = h.subscribe("a").await;
     let deleted = h.subscribe("a").await;
     let patch = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
-    h.calm.subscriptions().update_subscription(paused, patch, actor(), T0).await.expect("pause");
+    h.calm.subscriptions().update_subscription(paused, patch, None, actor(), T0).await.expect("pause");
     h.calm.subscriptions().delete_subscription(deleted, actor(), T0).await.expect("delete");
     h.publish("a", 3).await;
     let routed = h.route_all(T0).await;

@@ -1,11 +1,11 @@
 //! Checks that subscriptions change as requested, and that a URL is verified only by a challenge sent to it.
 
-use crate::fixtures::{URL, actor, at, callback, event_type, rotation, subscription};
+use crate::fixtures::{URL, actor, at, callback, event_types, rotation, subscription};
 use crate::harness::{Engine, Harness};
 use posthaste_core::SubscriptionId;
 use posthaste_core::ports::{
     ReaderStore as _, ResealedSecrets, Rotated, SecretRotation, StoreError, Stores, SubscriptionStore as _,
-    Verification, WorkerStore as _,
+    Updated, Verification, WorkerStore as _,
 };
 use posthaste_core::subscription::{NewSubscription, SealedSecret, Secrets, SubscriptionPatch};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 fn challenged(url: &str, secret: &str) -> Verification {
-    Verification { callback_url: callback(url), secret: SealedSecret::new(secret) }
+    Verification::challenge(callback(url), SealedSecret::new(secret))
 }
 
 fn moved(url: &str) -> SubscriptionPatch {
@@ -29,8 +29,10 @@ pub async fn a_verification_of_the_old_url_does_not_verify_the_new_one<S: Stores
             h.sure(async || admin.mark_verified(id, challenged(url, secret), actor(), at(2)).await).await
         }
     };
-    h.sure(async || admin.update_subscription(id, moved("https://other.example/"), actor(), at(1)).await)
-        .await;
+    h.sure(async || {
+        admin.update_subscription(id, moved("https://other.example/"), None, actor(), at(1)).await
+    })
+    .await;
     assert!(!verified(URL, "secret-1").await, "the challenge went to the old URL");
     assert!(!verified("https://other.example/", "secret-0").await, "the challenge had another secret");
     assert!(verified("https://other.example/", "secret-1").await);
@@ -45,26 +47,34 @@ pub async fn a_changed_url_must_be_verified_again<S: Stores>(h: &Harness<S>) {
     let id = h.subscribe("a").await;
     let admin = h.store.subscriptions();
     let patch = SubscriptionPatch {
-        event_type: Some(event_type("b")),
+        event_types: Some(event_types(&["b"])),
         max_retry_limit: Some(Some(9)),
         timeout: Some(Some(Duration::from_secs(7))),
         description: Some(Some("the shop".to_owned())),
         ..moved(URL)
     };
     let same = h
-        .sure(async || admin.update_subscription(id, patch.clone(), actor(), at(1)).await)
+        .sure(async || admin.update_subscription(id, patch.clone(), None, actor(), at(1)).await)
         .await
+        .subscription()
         .expect("it");
     assert!(same.verified, "the same URL is no change");
-    assert_eq!((same.event_type.as_str(), same.max_retry_limit, same.updated_at), ("b", Some(9), at(1)));
+    assert_eq!(
+        (same.event_types.single().expect("one"), same.max_retry_limit, same.updated_at),
+        ("b", Some(9), at(1))
+    );
     assert_eq!(same.description.as_deref(), Some("the shop"));
     let target = h.sure(async || h.store.worker().load_targets(vec![id]).await).await.remove(0);
     assert_eq!((same.timeout, target.timeout), (Some(Duration::from_secs(7)), Some(Duration::from_secs(7))));
-    let again = h.sure(async || admin.update_subscription(id, patch.clone(), actor(), at(2)).await).await;
-    assert_eq!(again, Some(same), "nothing changed, the time of the last change included");
+    let again =
+        h.sure(async || admin.update_subscription(id, patch.clone(), None, actor(), at(2)).await).await;
+    assert_eq!(again.subscription(), Some(same), "nothing changed, the time of the last change included");
     let other = h
-        .sure(async || admin.update_subscription(id, moved("https://other.example/"), actor(), at(2)).await)
+        .sure(async || {
+            admin.update_subscription(id, moved("https://other.example/"), None, actor(), at(2)).await
+        })
         .await
+        .subscription()
         .expect("it");
     assert!(!other.verified && other.active);
     assert_eq!((other.max_retry_limit, other.description.as_deref()), (Some(9), Some("the shop")));
@@ -76,8 +86,9 @@ pub async fn a_changed_url_must_be_verified_again<S: Stores>(h: &Harness<S>) {
         ..SubscriptionPatch::default()
     };
     let cleared = h
-        .sure(async || admin.update_subscription(id, clear.clone(), actor(), at(3)).await)
+        .sure(async || admin.update_subscription(id, clear.clone(), None, actor(), at(3)).await)
         .await
+        .subscription()
         .expect("it");
     assert_eq!((cleared.max_retry_limit, cleared.timeout, cleared.active), (None, None, false));
     assert_eq!(cleared.description, None);
@@ -85,8 +96,8 @@ pub async fn a_changed_url_must_be_verified_again<S: Stores>(h: &Harness<S>) {
     let gone = h.calm.subscriptions().delete_subscription(id, actor(), at(4)).await.expect("delete");
     assert!(gone);
     assert_eq!(
-        h.sure(async || admin.update_subscription(id, clear.clone(), actor(), at(5)).await).await,
-        None
+        h.sure(async || admin.update_subscription(id, clear.clone(), None, actor(), at(5)).await).await,
+        Updated::NotFound
     );
     assert!(!h.sure(async || admin.delete_subscription(id, actor(), at(5)).await).await);
     assert!(h.sure(async || admin.load_subscription(id).await).await.is_none());
@@ -149,7 +160,7 @@ pub async fn a_secret_reference_is_unique_and_never_changes<S: Stores>(h: &Harne
 /// Returns the secrets `current` and `previous`, encrypted again.
 fn resealed(id: SubscriptionId, before: &Secrets, current: &str, previous: Option<&str>) -> ResealedSecrets {
     let (current, previous) = (SealedSecret::new(current), previous.map(SealedSecret::new));
-    ResealedSecrets { id, before: before.clone(), current, previous }
+    ResealedSecrets { id, before: before.clone(), current, previous, older: None, credentials: None }
 }
 
 pub async fn secrets_are_resealed_without_a_change_of_the_subscription<S: Stores>(h: &Harness<S>) {
@@ -225,6 +236,8 @@ pub async fn a_rotation_and_a_reseal_do_not_lose_a_secret<S: Stores>(h: &Harness
                     replaced: before.current.clone(),
                     secret: SealedSecret::new(format!("new-{number}/0")),
                     previous: Some((SealedSecret::new(format!("{name}/0")), at(100))),
+                    older: None,
+                    signing_key: None,
                 };
                 match admin.rotate_secret(id, rotation, actor(), at(1)).await.expect("a result") {
                     Rotated::Rotated(_) => break,
@@ -255,7 +268,7 @@ pub async fn a_rotation_and_a_reseal_do_not_lose_a_secret<S: Stores>(h: &Harness
             };
             let (current, previous) =
                 (again(&before.current), before.previous.as_ref().map(|(old, _)| again(old)));
-            let row = ResealedSecrets { id, before, current, previous };
+            let row = ResealedSecrets { id, before, current, previous, older: None, credentials: None };
             let stored = admin.reseal_secrets(vec![row], "72cd6e84".to_owned(), actor(), at(1)).await;
             let stored = stored.expect("a result").len();
             resealed.send_modify(|count| *count += stored);
@@ -268,8 +281,8 @@ pub async fn every_change_is_recorded<S: Stores>(h: &Harness<S>) {
     let id = h.subscribe("a").await;
     let admin = h.calm.subscriptions();
     let paused = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
-    admin.update_subscription(id, paused, actor(), at(1)).await.expect("pause");
-    admin.update_subscription(id, moved("https://other.example/"), actor(), at(2)).await.expect("move");
+    admin.update_subscription(id, paused, None, actor(), at(1)).await.expect("pause");
+    admin.update_subscription(id, moved("https://other.example/"), None, actor(), at(2)).await.expect("move");
     admin.delete_subscription(id, actor(), at(3)).await.expect("delete");
     let changes =
         "SELECT CASE WHEN active THEN 1 ELSE 0 END, CASE WHEN verified THEN 1 ELSE 0 END, callback_url,

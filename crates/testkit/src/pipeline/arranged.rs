@@ -1,7 +1,7 @@
 //! Methods of [`Rig`] that insert test data into the pipeline and read its results.
 
 use super::Rig;
-use crate::fixtures::{actor, event, id_of, stored, subscribe_verified, subscription};
+use crate::fixtures::{actor, event, id_of, stored, subscribe_verified, subscription, updated};
 use crate::harness::Harness;
 use crate::receiver::{Answer, Received, Receiver};
 use posthaste_core::event::NewEvent;
@@ -69,13 +69,12 @@ impl<S: Stores> Rig<S> {
         let subscriptions = self.h.calm.subscriptions();
         let (subscription, secrets) =
             subscriptions.load_subscription(id).await.expect("a result").expect("a subscription");
-        let challenged = Verification { callback_url: subscription.callback_url, secret: secrets.current };
+        let challenged = Verification::challenge(subscription.callback_url, secrets.current);
         assert!(subscriptions.mark_verified(id, challenged, actor(), self.now()).await.expect("a result"));
     }
 
     pub async fn patch(&self, id: SubscriptionId, patch: SubscriptionPatch) {
-        let updated = self.h.calm.subscriptions().update_subscription(id, patch, actor(), self.now()).await;
-        updated.expect("a result").expect("a subscription");
+        updated(self.h.calm.subscriptions().update_subscription(id, patch, None, actor(), self.now()).await);
     }
 
     /// Returns the stored secrets of a subscription.
@@ -100,6 +99,8 @@ impl<S: Stores> Rig<S> {
             replaced: secrets.current,
             secret: self.sealer.seal(new, current, nonces[0]),
             previous: Some((self.sealer.seal(&old, previous, nonces[1]), until)),
+            older: None,
+            signing_key: None,
         };
         let rotated = self
             .h

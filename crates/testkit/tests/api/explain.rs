@@ -12,7 +12,7 @@ pub(crate) async fn every_reason_is_explained<S: Stores>(api: &TestApi<S>) {
     let subscriptions = api.h.store.subscriptions();
     let change = async |id, patch: SubscriptionPatch, seconds| {
         let changed =
-            subscriptions.update_subscription(id, patch, actor(), at(seconds)).await.expect("a change");
+            subscriptions.update_subscription(id, patch, None, actor(), at(seconds)).await.expect("a change");
         assert!(changed.is_some());
     };
     let active = |active| SubscriptionPatch { active: Some(active), ..SubscriptionPatch::default() };

@@ -106,7 +106,12 @@ pub(crate) async fn the_backlog_is_counted_and_shown<S: Stores>(api: &TestApi<S>
     api.h.publish("b", 4).await;
     api.h.route_all(at(10)).await;
     let pause = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
-    api.h.store.subscriptions().update_subscription(held, pause, actor(), at(11)).await.expect("a pause");
+    api.h
+        .store
+        .subscriptions()
+        .update_subscription(held, pause, None, actor(), at(11))
+        .await
+        .expect("a pause");
     api.h.publish("a", 3).await;
     // Two jobs wait for a worker, one is leased and hangs, and one has finished but is not applied.
     let quota = posthaste_core::ports::Quota { subscription_id: one, jobs_max: 4, from: None };

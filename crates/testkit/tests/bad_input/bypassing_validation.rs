@@ -3,6 +3,7 @@
 
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, NewEvent, TraceParent};
 use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
+use posthaste_core::pattern::EventTypePatterns;
 use posthaste_core::ports::{
     DeadLetterStore as _, IngestStore as _, KeyHash, KeyRole, KeyStore as _, ReaderStore as _, Report,
     RequestOutcome, Requeue, StoreError, StoreResult, Stores, SubscriptionStore as _, WorkerStore as _,
@@ -94,11 +95,11 @@ fn broken_subscriptions() -> Vec<(&'static str, NewSubscription)> {
     vec![
         (
             "a type that is none",
-            NewSubscription { event_type: EventType::from_store("*".to_owned()), ..fine() },
+            NewSubscription { event_types: EventTypePatterns::from_store(vec!["a b".to_owned()]), ..fine() },
         ),
         (
             "a type over its length",
-            NewSubscription { event_type: EventType::from_store("t".repeat(201)), ..fine() },
+            NewSubscription { event_types: EventTypePatterns::from_store(vec!["t".repeat(201)]), ..fine() },
         ),
         ("no URL", url(String::new())),
         ("a URL over its length", url(format!("https://example.com/{}", "a".repeat(2_000)))),
@@ -131,20 +132,23 @@ pub(crate) async fn invalid_configuration_is_refused<S: Stores>(h: &Harness<S>) 
             continue;
         }
         let patch = SubscriptionPatch {
-            event_type: Some(broken.event_type),
+            event_types: Some(broken.event_types),
             callback_url: Some(broken.callback_url),
             active: None,
             max_retry_limit: Some(broken.max_retry_limit),
             timeout: Some(broken.timeout),
             description: Some(broken.description),
         };
-        refused(&subscriptions.update_subscription(id, patch, actor(), T0).await, what);
+        refused(&subscriptions.update_subscription(id, patch, None, actor(), T0).await, what);
     }
     assert_eq!(h.row("subscriptions", id.get()).await, before);
     assert_eq!(h.direct.number("SELECT count(*) FROM subscription_changes").await, 2, "created and verified");
     for name in [String::new(), "n".repeat(201), "a\0b".to_owned()] {
-        let made =
-            h.store.keys().create_key(name.clone(), KeyRole::Viewer, KeyHash([7; 32]), actor(), T0).await;
+        let made = h
+            .store
+            .keys()
+            .create_key(name.clone(), KeyRole::Viewer, None, KeyHash([7; 32]), actor(), T0)
+            .await;
         refused(&made, &format!("a key called {name:?}"));
     }
     assert_eq!(h.direct.number("SELECT count(*) FROM api_keys").await, 0);

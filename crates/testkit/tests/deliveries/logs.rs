@@ -59,7 +59,7 @@ async fn each_operator_action_is_logged_once() {
     let id = h.subscribe("a").await;
     let before = fields(&log).len();
     let pause = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
-    h.store.subscriptions().update_subscription(id, pause, by(), T0).await.expect("a change");
+    h.store.subscriptions().update_subscription(id, pause, None, by(), T0).await.expect("a change");
     assert!(h.store.subscriptions().delete_subscription(id, by(), T0).await.expect("a deletion"));
     assert!(!h.store.subscriptions().delete_subscription(id, by(), T0).await.expect("a result"));
     let expected = ["subscription_changed", "subscription_deleted"].map(|action| {

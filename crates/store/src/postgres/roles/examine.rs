@@ -1,35 +1,37 @@
 //! Reads rows together with related rows, each page from one snapshot. `explain` shows them, and `doctor` checks them.
 
 use crate::postgres::conn::session::{Session, TransactionMode};
-use crate::postgres::conn::value::{count, get, id_or_none, instant, word};
-use crate::postgres::roles::events::stored_event;
+use crate::postgres::conn::value::{Json, count, get, id_or_none, instant, word};
+use crate::postgres::roles::events::{EVENT, stored_event};
 use crate::postgres::roles::order_row::order_status;
 use crate::postgres::roles::reader::{attempt, delivery};
 use crate::remote::Fault;
+use crate::stored::{patterns_of, read_attributes, read_filter};
 use posthaste_core::conservation::{EventFacts, OrderFacts, Receipt, SagaFacts};
 use posthaste_core::event::EventType;
 use posthaste_core::history::SubscriptionChange;
 use posthaste_core::job::JobStatus;
 use posthaste_core::order::OrderStatus;
+use posthaste_core::pattern::EventTypePatterns;
 use posthaste_core::ports::{
     CHANGES_MAX, EXPLAINED_MAX, Examine, Examined, ExplainedDelivery, ExplainedEvent, SAGAS_MAX,
 };
 use posthaste_core::saga::SagaStatus;
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{DeadLetterId, EventId, JobId, OrderId, SagaId, SubscriptionId};
 use std::collections::{BTreeSet, HashMap};
 use tokio_postgres::Row;
 
 pub(crate) async fn explain(mut session: Session, id: EventId) -> Result<Option<ExplainedEvent>, Fault> {
-    let sql = include_str!("../sql/reader/event.sql");
-    let found = session.begin(TransactionMode::Snapshot, sql, &[&id.get()]).await?;
+    let found = session.begin(TransactionMode::Snapshot, &EVENT, &[&id.get()]).await?;
     let event = found.first().map(stored_event).transpose()?;
     let explained = match event {
         None => None,
         Some(event) => {
             let queued = session.go_on(include_str!("../sql/insight/is_queued.sql"), &[&id.get()]).await?;
             let (deliveries, more_deliveries) = explained_deliveries(&mut session, id).await?;
-            let types = vec![event.event_type.as_str().to_owned()];
-            let (changes, more_changes) = changes(&mut session, types).await?;
+            let (changes, more_changes) =
+                changes(&mut session, &patterns_of([(event.tenant.as_ref(), &event.event_type)])).await?;
             let is_queued = !queued.is_empty();
             Some(ExplainedEvent { event, is_queued, deliveries, more_deliveries, changes, more_changes })
         }
@@ -63,17 +65,23 @@ async fn explained_deliveries(
     Ok((rows.iter().map(explained).collect::<Result<_, Fault>>()?, more))
 }
 
+/// Returns the changes of every subscription that has ever had one of the patterns, each with its tenant.
 async fn changes(
     session: &mut Session,
-    types: Vec<String>,
+    patterns: &BTreeSet<(String, String)>,
 ) -> Result<(Vec<SubscriptionChange>, bool), Fault> {
     let rows_max = i64::from(CHANGES_MAX) + 1;
-    let sql = include_str!("../sql/insight/changes_of_types.sql");
-    let rows = session.go_on(sql, &[&types, &rows_max]).await?;
+    let sql = include_str!("../sql/insight/changes_of_patterns.sql");
+    let (tenants, patterns): (Vec<&str>, Vec<&str>) =
+        patterns.iter().map(|(tenant, pattern)| (tenant.as_str(), pattern.as_str())).unzip();
+    let rows = session.go_on(sql, &[&tenants, &patterns, &rows_max]).await?;
     let changed = |row: &Row| {
+        let id: i64 = get(row, "subscription_id")?;
         Ok(SubscriptionChange {
-            subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
-            event_type: EventType::from_store(get(row, "event_type")?),
+            subscription_id: SubscriptionId::from_store(id),
+            tenant: get::<Option<String>>(row, "tenant")?.map(Tenant::from_store),
+            event_types: EventTypePatterns::from_store(get(row, "event_types")?),
+            filter: get::<Option<&str>>(row, "filter")?.and_then(|text| read_filter(id, text)),
             active: get(row, "active")?,
             verified: get(row, "verified")?,
             is_deleted: get(row, "is_deleted")?,
@@ -103,9 +111,8 @@ pub(crate) async fn examine(mut session: Session, page: Examine) -> Result<Exami
     let mut examined =
         Examined { events, sagas, orders, next_event, next_order, last_event, ..Examined::default() };
     examined.keep_whole_events();
-    let types: BTreeSet<&str> = examined.events.iter().map(|event| event.event_type.as_str()).collect();
-    let types: Vec<String> = types.into_iter().map(str::to_owned).collect();
-    let (changes, more) = changes(&mut session, types).await?;
+    let kinds = examined.events.iter().map(|event| (event.tenant.as_ref(), &event.event_type));
+    let (changes, more) = changes(&mut session, &patterns_of(kinds)).await?;
     session.roll_back().await?;
     examined.changes = changes;
     examined.more_changes |= more;
@@ -128,6 +135,8 @@ async fn events(session: &mut Session, page: Examine) -> Result<Vec<EventFacts>,
         Ok(EventFacts {
             id: EventId::from_store(get(row, "id")?),
             event_type: EventType::from_store(get(row, "event_type")?),
+            tenant: get::<Option<String>>(row, "tenant")?.map(Tenant::from_store),
+            attributes: read_attributes(get::<Option<Json<'_>>>(row, "attributes")?.map(|json| json.0)),
             created_at: instant(row, "created_at")?,
             is_queued: get(row, "is_queued")?,
         })

@@ -12,6 +12,7 @@ use posthaste_core::ports::{
     ApiKey, FailedSignIns, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash,
     StoreResult,
 };
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{KeyId, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -35,11 +36,12 @@ impl KeyStore for PostgresKeys {
         &self,
         name: String,
         role: KeyRole,
+        tenant: Option<Tenant>,
         hash: KeyHash,
         by: Actor,
         now: Timestamp,
     ) -> StoreResult<ApiKey> {
-        let create = |session| create(session, (&name, role, hash), &by, now);
+        let create = |session| create(session, (&name, role, tenant.as_ref(), hash), &by, now);
         self.pool.call(Call::once("creating a key"), create).await
     }
 
@@ -91,6 +93,7 @@ fn key(row: &Row) -> Result<ApiKey, Fault> {
         id: KeyId::from_store(get(row, "id")?),
         name: get(row, "name")?,
         role: word(row, "role", KeyRole::parse)?,
+        tenant: get::<Option<String>>(row, "tenant")?.map(Tenant::from_store),
         created_at: instant(row, "created_at")?,
         last_used_at: instant_or_none(row, "last_used_at")?,
         revoked_at: instant_or_none(row, "revoked_at")?,
@@ -99,12 +102,13 @@ fn key(row: &Row) -> Result<ApiKey, Fault> {
 
 async fn create(
     mut session: Session,
-    (name, role, hash): (&str, KeyRole, KeyHash),
+    (name, role, tenant, hash): (&str, KeyRole, Option<&Tenant>, KeyHash),
     by: &Actor,
     now: Timestamp,
 ) -> Result<ApiKey, Fault> {
     let sql = include_str!("../sql/key/create_key.sql");
-    let values: Params<'_> = &[&name, &role.as_str(), &&hash.0[..], &Instant(now)];
+    let values: Params<'_> =
+        &[&name, &role.as_str(), &tenant.map(Tenant::as_str), &&hash.0[..], &Instant(now)];
     let rows = session.begin(TransactionMode::Flushed, sql, values).await?;
     let row = rows.first().ok_or_else(|| Fault::Unreadable("the insert returned no row".to_owned()))?;
     let created = key(row)?;

@@ -4,7 +4,7 @@ use crate::columns::{SqlText, sql};
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::pool::RolePool;
-use crate::postgres::conn::session::Session;
+use crate::postgres::conn::session::{Params, Session};
 use crate::postgres::conn::value::{
     Instant, count, count_or_none, error_code, get, id_or_none, instant, word,
 };
@@ -19,9 +19,11 @@ use crate::postgres::roles::subscriptions::subscription;
 use crate::remote::{Call, Fault};
 use posthaste_core::audit::{OperatorAuditEntry, OperatorAuditFilter};
 use posthaste_core::event::EventType;
+use posthaste_core::identity::{SubscriptionName, Uid};
 use posthaste_core::job::JobStatus;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::outcome::ErrorCode;
+use posthaste_core::pattern::probes;
 use posthaste_core::ports::{
     Attempt, AuditEntry, DeadLetter, DeadLetterFilter, DeadLetterHead, Delivery, DeliveryFilter, EventFilter,
     EventHead, LaneStanding, Lineage, OrderRecord, Page, PageRequest, ReaderStore, RequeuedFates,
@@ -29,6 +31,7 @@ use posthaste_core::ports::{
 };
 use posthaste_core::saga::{Saga, SagaStatus};
 use posthaste_core::subscription::{Standing, Subscription};
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId};
 use tokio_postgres::Row;
 
@@ -163,7 +166,7 @@ async fn subscriptions(
     request: PageRequest,
 ) -> Result<Page<Subscription>, Fault> {
     let below = page::below(request);
-    let event_type = filter.event_type.as_ref().map(EventType::as_str);
+    let patterns = filter.event_type.as_ref().map(probes);
     let (verified, active) = match filter.standing {
         None => (None, None),
         Some(Standing::Active) => (Some(true), Some(true)),
@@ -171,9 +174,12 @@ async fn subscriptions(
         Some(Standing::Unverified) => (Some(false), None),
     };
     let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
-    let found = session
-        .read(&SUBSCRIPTIONS, &[&below, &event_type, &verified, &active, &rows_max, &examined_max])
-        .await?;
+    let (tenant, uid) = (filter.tenant.as_ref().map(Tenant::as_str), filter.uid.as_ref().map(Uid::as_str));
+    let name = filter.name.as_ref().map(SubscriptionName::as_str);
+    let metadata = (!filter.metadata.is_empty()).then(|| filter.metadata.to_json());
+    let values: Params<'_> =
+        &[&below, &patterns, &verified, &active, &rows_max, &examined_max, &tenant, &uid, &name, &metadata];
+    let found = session.read(&SUBSCRIPTIONS, values).await?;
     let last = include_str!("../sql/reader/last_subscription_examined.sql");
     page::fill(&mut session, request, &found, subscription, (last, &[&below, &examined_max])).await
 }

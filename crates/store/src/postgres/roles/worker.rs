@@ -11,6 +11,7 @@ use crate::postgres::roles::events::stored_event;
 use crate::postgres::roles::subscriptions::target;
 use crate::remote::{Call, Fault};
 use posthaste_core::job::JobStatus;
+use posthaste_core::message_id::MessageIdKey;
 use posthaste_core::outcome::{AttemptOutcome, ErrorCode};
 use posthaste_core::ports::{
     Claim, ClaimedJob, JobReport, Report, StoreResult, StoredEvent, Target, WorkerStore,
@@ -21,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+static LOAD_EVENTS: SqlText = sql!("../sql/worker/load_events.sql");
 static LOAD_TARGETS: SqlText = sql!("../sql/worker/load_targets.sql");
 
 /// The PostgreSQL implementation of [`WorkerStore`], with the rights of the role `job_worker`.
@@ -67,6 +69,10 @@ impl WorkerStore for PostgresWorker {
     async fn load_targets(&self, ids: Vec<SubscriptionId>) -> StoreResult<Vec<Target>> {
         let ids: Vec<i64> = ids.into_iter().map(SubscriptionId::get).collect();
         self.pool.call(Call::repeatable("loading targets"), |session| load_targets(session, &ids)).await
+    }
+
+    async fn load_message_id_key(&self) -> StoreResult<MessageIdKey> {
+        self.pool.call(Call::repeatable("loading the key of message ids"), load_message_id_key).await
     }
 
     async fn report_jobs(&self, reports: Vec<JobReport>, _now: Timestamp) -> StoreResult<Vec<Report>> {
@@ -161,8 +167,15 @@ fn claimed(row: &Row, lease_until: Timestamp) -> Result<ClaimedJob, Fault> {
 }
 
 async fn load_events(mut session: Session, ids: &[i64]) -> Result<Vec<StoredEvent>, Fault> {
-    let rows = session.read(include_str!("../sql/worker/load_events.sql"), &[&ids]).await?;
+    let rows = session.read(&LOAD_EVENTS, &[&ids]).await?;
     rows.iter().map(stored_event).collect()
+}
+
+async fn load_message_id_key(mut session: Session) -> Result<MessageIdKey, Fault> {
+    let rows = session.read(include_str!("../sql/worker/load_message_id_key.sql"), &[]).await?;
+    let row =
+        rows.first().ok_or_else(|| Fault::Unreadable("the key of message ids is missing".to_owned()))?;
+    Ok(MessageIdKey { key: get(row, "key")?, plain_up_to: get(row, "plain_up_to")? })
 }
 
 async fn load_targets(mut session: Session, ids: &[i64]) -> Result<Vec<Target>, Fault> {

@@ -1,8 +1,9 @@
 //! Reads events, with and without payloads, for the roles `viewer` and `job_worker`.
 
-use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
+use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent, TraceState};
 use posthaste_core::json::JsonText;
 use posthaste_core::ports::{EventFilter, EventHead, Page, PageRequest, StoredEvent};
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{EventId, Timestamp};
 use rusqlite::{Row, Statement, params};
 
@@ -12,8 +13,9 @@ use crate::sqlite::conn::session::Session;
 use crate::sqlite::conn::value::{self, columns, get};
 use crate::sqlite::roles::page;
 use crate::sqlite::roles::reader::{list, one, with_payloads, within};
+use crate::stored::read_attributes;
 
-const EVENT: &str = include_str!("../sql/reader/event.sql");
+pub(crate) static EVENT: SqlText = sql!("../sql/reader/event.sql");
 const EVENT_TIME: &str = include_str!("../sql/reader/event_time.sql");
 
 const EVENT_PAYLOADS: &str = include_str!("../sql/reader/event_payloads.sql");
@@ -23,7 +25,7 @@ static EVENT_HEADS_OF_TYPE: SqlText = sql!("../sql/reader/event_heads_of_type.sq
 static EVENT_HEADS_OF_EXTERNAL_ID: SqlText = sql!("../sql/reader/event_heads_of_external_id.sql");
 
 pub(crate) fn one_event(session: &Session<'_>, id: EventId) -> Answer<Option<StoredEvent>> {
-    one(session, EVENT, [id.get()], |row| Ok(stored_event(row)?))
+    one(session, &EVENT, [id.get()], |row| Ok(stored_event(row)?))
 }
 
 pub(crate) fn list_events(
@@ -47,7 +49,8 @@ pub(crate) fn heads(
         if event_type.is_some_and(|wanted| wanted != kind) {
             return Ok(None);
         }
-        Ok(Some(HeadColumns::of(row.as_ref())?.read(row)?))
+        let head = HeadColumns::of(row.as_ref())?.read(row)?;
+        Ok(Some(head).filter(|head| filter.tenant.is_none() || filter.tenant == head.tenant))
     };
     let has_time = filter.since.is_some() || filter.until.is_some();
     match (&filter.external_event_id, event_type) {
@@ -82,7 +85,17 @@ fn time_bounds(
     Ok(filter.time_bounds(reached))
 }
 
-columns!(HeadColumns { id, external_event_id, event_type, correlation_id, traceparent, created_at });
+columns!(HeadColumns {
+    id,
+    external_event_id,
+    event_type,
+    correlation_id,
+    traceparent,
+    tracestate,
+    tenant,
+    attributes,
+    created_at,
+});
 columns!(PayloadColumn { payload });
 
 impl HeadColumns {
@@ -94,6 +107,9 @@ impl HeadColumns {
             event_type: EventType::from_store(get(row, self.event_type)?),
             correlation_id: get::<Option<_>>(row, self.correlation_id)?.map(CorrelationId::from_store),
             traceparent: get::<Option<_>>(row, self.traceparent)?.map(TraceParent::from_store),
+            tracestate: get::<Option<_>>(row, self.tracestate)?.map(TraceState::from_store),
+            tenant: get::<Option<_>>(row, self.tenant)?.map(Tenant::from_store),
+            attributes: read_attributes(get::<Option<String>>(row, self.attributes)?.as_deref()),
             created_at: value::time(row, self.created_at)?,
         })
     }

@@ -1,7 +1,6 @@
 //! Reads rows together with related rows, each page from one snapshot. `explain` shows them, and `doctor` checks them.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
 use posthaste_core::conservation::{EventFacts, OrderFacts, Receipt, SagaFacts};
 use posthaste_core::event::EventType;
@@ -12,22 +11,22 @@ use posthaste_core::ports::{
     CHANGES_MAX, EXPLAINED_MAX, Examine, Examined, ExplainedDelivery, ExplainedEvent, SAGAS_MAX,
 };
 use posthaste_core::saga::SagaStatus;
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{DeadLetterId, EventId, JobId, OrderId, SagaId, SubscriptionId};
-use rusqlite::types::Value;
-use rusqlite::vtab::array::Array;
 use rusqlite::{Row, params};
 
 use crate::sqlite::conn::error::Answer;
 use crate::sqlite::conn::session::Session;
 use crate::sqlite::conn::value::{self, get};
-use crate::sqlite::roles::events::stored_event;
+use crate::sqlite::roles::events::{EVENT, stored_event};
 use crate::sqlite::roles::reader::{all, one, read_attempt, read_delivery};
+use crate::sqlite::roles::subscriptions::read_event_types;
+use crate::stored::{patterns_of, read_attributes, read_filter};
 
-const EVENT: &str = include_str!("../sql/reader/event.sql");
 const IS_QUEUED: &str = include_str!("../sql/insight/is_queued.sql");
 const EXPLAINED_DELIVERIES: &str = include_str!("../sql/insight/explained_deliveries.sql");
 const EXPLAINED_ATTEMPTS: &str = include_str!("../sql/insight/explained_attempts.sql");
-const CHANGES_OF_TYPES: &str = include_str!("../sql/insight/changes_of_types.sql");
+const CHANGES_OF_PATTERNS: &str = include_str!("../sql/insight/changes_of_patterns.sql");
 const LAST_EVENT: &str = include_str!("../sql/insight/last_event.sql");
 const EXAMINE_EVENTS: &str = include_str!("../sql/insight/examine_events.sql");
 const EXAMINE_NEWEST_EVENTS: &str = include_str!("../sql/insight/examine_newest_events.sql");
@@ -36,7 +35,7 @@ const EXAMINE_ORDERS: &str = include_str!("../sql/insight/examine_orders.sql");
 const EXAMINE_NEWEST_ORDERS: &str = include_str!("../sql/insight/examine_newest_orders.sql");
 
 pub(crate) fn explain(session: &Session<'_>, id: EventId) -> Answer<Option<ExplainedEvent>> {
-    let Some(event) = one(session, EVENT, [id.get()], |row| Ok(stored_event(row)?))? else {
+    let Some(event) = one(session, &EVENT, [id.get()], |row| Ok(stored_event(row)?))? else {
         return Ok(None);
     };
     let is_queued = one(session, IS_QUEUED, [id.get()], |_| Ok(()))?.is_some();
@@ -50,19 +49,24 @@ pub(crate) fn explain(session: &Session<'_>, id: EventId) -> Answer<Option<Expla
     })?;
     let more_deliveries = deliveries.len() > EXPLAINED_MAX as usize;
     deliveries.truncate(EXPLAINED_MAX as usize);
-    let (changes, more_changes) = changes(session, [event.event_type.as_str()])?;
+    let patterns = patterns_of([(event.tenant.as_ref(), &event.event_type)]);
+    let (changes, more_changes) = changes(session, &patterns)?;
     Ok(Some(ExplainedEvent { event, is_queued, deliveries, more_deliveries, changes, more_changes }))
 }
 
-fn changes<'t>(
+/// Returns the changes of every subscription that has ever had one of the patterns, each with its tenant.
+fn changes(
     session: &Session<'_>,
-    types: impl IntoIterator<Item = &'t str>,
+    patterns: &BTreeSet<(String, String)>,
 ) -> Answer<(Vec<SubscriptionChange>, bool)> {
-    let types: Array = Rc::new(types.into_iter().map(|name| Value::Text(name.to_owned())).collect());
-    let found = all(session, CHANGES_OF_TYPES, params![types, CHANGES_MAX + 1], |row| {
+    let asked = serde_json::json!(patterns).to_string();
+    let found = all(session, CHANGES_OF_PATTERNS, params![asked, CHANGES_MAX + 1], |row| {
+        let id: i64 = get(row, "subscription_id")?;
         Ok(SubscriptionChange {
-            subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
-            event_type: EventType::from_store(get(row, "event_type")?),
+            subscription_id: SubscriptionId::from_store(id),
+            tenant: get::<Option<String>>(row, "tenant")?.map(Tenant::from_store),
+            event_types: read_event_types(row, id)?,
+            filter: get::<Option<String>>(row, "filter")?.and_then(|text| read_filter(id, &text)),
             active: get(row, "active")?,
             verified: get(row, "verified")?,
             is_deleted: get(row, "is_deleted")?,
@@ -90,8 +94,8 @@ pub(crate) fn examine(session: &Session<'_>, page: Examine) -> Answer<Examined> 
     let mut examined =
         Examined { events, sagas, orders, next_event, next_order, last_event, ..Examined::default() };
     examined.keep_whole_events();
-    let types: BTreeSet<&str> = examined.events.iter().map(|event| event.event_type.as_str()).collect();
-    let (changes, more) = changes(session, types)?;
+    let kinds = examined.events.iter().map(|event| (event.tenant.as_ref(), &event.event_type));
+    let (changes, more) = changes(session, &patterns_of(kinds))?;
     examined.changes = changes;
     examined.more_changes |= more;
     Ok(examined)
@@ -103,6 +107,8 @@ fn events(session: &Session<'_>, page: Examine) -> Answer<Vec<EventFacts>> {
         Ok(EventFacts {
             id: EventId::from_store(get(row, "id")?),
             event_type: EventType::from_store(get(row, "event_type")?),
+            tenant: get::<Option<String>>(row, "tenant")?.map(Tenant::from_store),
+            attributes: read_attributes(get::<Option<String>>(row, "attributes")?.as_deref()),
             created_at: value::time(row, "created_at")?,
             is_queued: get(row, "is_queued")?,
         })

@@ -4,6 +4,7 @@ use posthaste_core::event::NewEvent;
 use posthaste_core::ports::{
     Conflict, IngestRequest, IngestStore, Ingested, RequestOutcome, StoreResult, find_own_conflict,
 };
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{EventId, Timestamp};
 use rusqlite::{Statement, params};
 
@@ -11,6 +12,7 @@ use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::{Answer, Fault};
 use crate::sqlite::conn::session::Session;
+use crate::stored::stored_attributes;
 
 const INSERT_EVENT: &str = include_str!("../sql/ingest/insert_event.sql");
 const INSERT_8_EVENTS: &str = include_str!("../sql/ingest/insert_8_events.sql");
@@ -108,6 +110,9 @@ fn insert_stride(insert: &mut Statement<'_>, events: &[&NewEvent], now: Timestam
         bind(Some(event.payload.as_str()))?;
         bind(event.correlation_id.as_ref().map(|id| id.as_str()))?;
         bind(event.traceparent.as_ref().map(|trace| trace.as_str()))?;
+        bind(event.tracestate.as_ref().map(|state| state.as_str()))?;
+        bind(event.tenant.as_ref().map(Tenant::as_str))?;
+        bind(stored_attributes(event).as_deref())?;
     }
     Ok(insert.raw_execute()?)
 }
@@ -152,7 +157,9 @@ fn find_event(session: &Session<'_>, external_id: &str) -> Answer<i64> {
 /// the owner, since the role may not read payloads.
 fn is_same_content(session: &Session<'_>, event: &NewEvent) -> Answer<bool> {
     let external_id = event.external_event_id.as_ref().map(|id| id.as_str());
-    let values = params![external_id, event.event_type.as_str(), event.payload.as_str()];
+    let tenant = event.tenant.as_ref().map(Tenant::as_str);
+    let (event_type, payload) = (event.event_type.as_str(), event.payload.as_str());
+    let values = params![external_id, event_type, payload, stored_attributes(event), tenant];
     match session.run(COMPARE_EVENTS, values) {
         Ok(_) => Ok(true),
         Err(fault) if fault.is_constraint() => Ok(false),

@@ -7,6 +7,7 @@ use posthaste_core::ports::{
     ApiKey, FailedSignIns, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash,
     StoreResult,
 };
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{KeyId, Timestamp};
 use rusqlite::{Params, Row, params};
 
@@ -43,13 +44,15 @@ impl KeyStore for SqliteKeys {
         &self,
         name: String,
         role: KeyRole,
+        tenant: Option<Tenant>,
         hash: KeyHash,
         by: Actor,
         now: Timestamp,
     ) -> StoreResult<ApiKey> {
         self.0
             .write_audited(WRITER, "creating a key", (by, now), move |session| {
-                let values = params![name, role.as_str(), hash.0, now.micros()];
+                let values =
+                    params![name, role.as_str(), tenant.as_ref().map(Tenant::as_str), hash.0, now.micros()];
                 let made = read_keys(session, CREATE_KEY, values)?.into_iter().next();
                 let made = made.ok_or_else(|| Fault::Unreadable("the insert returned no row".to_owned()))?;
                 let change = Change::key_created(&made);
@@ -149,6 +152,7 @@ fn read_key(row: &Row<'_>) -> Answer<ApiKey> {
         id: KeyId::from_store(get(row, "id")?),
         name: get(row, "name")?,
         role: value::word(row, "role", KeyRole::parse)?,
+        tenant: get::<Option<String>>(row, "tenant")?.map(Tenant::from_store),
         created_at: value::time(row, "created_at")?,
         last_used_at: value::maybe_time(row, "last_used_at")?,
         revoked_at: value::maybe_time(row, "revoked_at")?,

@@ -12,7 +12,7 @@ use posthaste_core::ports::{
     RequeuedFates, RequeuedRange, StoreResult, StoredEvent, SubscriptionFilter,
 };
 use posthaste_core::saga::Saga;
-use posthaste_core::subscription::{Standing, Subscription};
+use posthaste_core::subscription::Subscription;
 use posthaste_core::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId, Timestamp};
 use rusqlite::{Params, Row, params};
 
@@ -32,7 +32,6 @@ use crate::sqlite::roles::page;
 use crate::sqlite::roles::subscriptions::read_subscription;
 
 static SUBSCRIPTION: SqlText = sql!("../sql/reader/subscription.sql");
-static SUBSCRIPTIONS_OF_TYPE: SqlText = sql!("../sql/reader/subscriptions_of_type.sql");
 static SUBSCRIPTIONS: SqlText = sql!("../sql/reader/subscriptions.sql");
 const DELIVERY: &str = include_str!("../sql/reader/delivery.sql");
 const ATTEMPTS: &str = include_str!("../sql/reader/attempts.sql");
@@ -66,7 +65,7 @@ impl ReaderStore for SqliteReader {
     async fn subscription(&self, id: SubscriptionId) -> StoreResult<Option<Subscription>> {
         self.0
             .read(ROLE, "reading a subscription", move |session| {
-                one(session, &SUBSCRIPTION, [id.get()], |row| Ok(read_subscription(row)?))
+                one(session, &SUBSCRIPTION, [id.get()], read_subscription)
             })
             .await
     }
@@ -200,16 +199,9 @@ fn subscriptions(
     let (below, rows_max) = (page::below(page), page::rows_max(page));
     let read = |row: &Row<'_>| {
         let found = read_subscription(row)?;
-        let standing = Standing::of(found.active, found.verified);
-        let fits = found.deleted_at.is_none() && filter.standing.is_none_or(|wanted| wanted == standing);
-        Ok(fits.then_some(found))
+        Ok((found.deleted_at.is_none() && filter.matches(&found)).then_some(found))
     };
-    match &filter.event_type {
-        Some(kind) => {
-            list(session, &SUBSCRIPTIONS_OF_TYPE, params![below, rows_max, kind.as_str()], page, read)
-        }
-        None => list(session, &SUBSCRIPTIONS, params![below, rows_max], page, read),
-    }
+    list(session, &SUBSCRIPTIONS, params![below, rows_max], page, read)
 }
 
 fn deliveries(session: &Session<'_>, filter: &DeliveryFilter, page: PageRequest) -> Answer<Page<Delivery>> {

@@ -1,17 +1,26 @@
 //! Dequeues events and creates a saga for each matching subscription. The orchestrator processes the sagas. Never reads
 //! sagas.
 
+use posthaste_core::attributes::Attributes;
+use posthaste_core::event::EventType;
+use posthaste_core::filter::Filter;
+use posthaste_core::pattern::probes;
 use posthaste_core::ports::{RouteTake, Routed, RouterStore, StoreResult};
 use posthaste_core::{EventId, SubscriptionId, Timestamp};
 use rusqlite::params;
-use std::collections::BTreeSet;
+use rusqlite::types::Value;
+use rusqlite::vtab::array::Array;
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 
 use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::commit::task::Durability;
 use crate::sqlite::conn::error::Answer;
 use crate::sqlite::conn::session::Session;
+use crate::stored::{read_attributes, read_filter};
 
+const FETCH_QUEUED_EVENTS: &str = include_str!("../sql/router/fetch_queued_events.sql");
 const MATCH_SUBSCRIPTIONS: &str = include_str!("../sql/router/match_subscriptions.sql");
 const INSERT_SAGAS: &str = include_str!("../sql/router/insert_sagas.sql");
 const DELETE_ROUTED: &str = include_str!("../sql/router/delete_routed.sql");
@@ -31,29 +40,92 @@ impl RouterStore for SqliteRouter {
     }
 }
 
+/// The tenant and the type of an event. The tenant is empty if there is none.
+type Kind = (String, String);
+
+/// The active and verified subscriptions that have a pattern for one kind of event.
+struct Candidates {
+    unfiltered: Vec<i64>,
+    filtered: Vec<(i64, Filter)>,
+}
+
 fn route_events(session: &Session<'_>, take: RouteTake, now: Timestamp) -> Answer<Routed> {
-    let mut routed = Routed::default();
-    let (mut lowest, mut highest) = (None, 0_i64);
+    let (range, kinds) = fetch_queued_events(session, take)?;
+    let Some((lowest, highest)) = range else { return Ok(Routed::default()) };
+    let mut routed = Routed { lowest: Some(EventId::from_store(lowest)), ..Routed::default() };
     let mut subscriptions = BTreeSet::new();
-    {
-        let mut matching = session.statement(MATCH_SUBSCRIPTIONS)?;
-        let mut pairs = matching.query(params![take.from.map_or(0, EventId::get), take.events_max])?;
-        while let Some(pair) = pairs.next()? {
-            let (event_id, subscription_id): (i64, Option<i64>) = (pair.get(0)?, pair.get(1)?);
-            if lowest.is_none() || event_id != highest {
-                routed.events += 1;
-            }
-            lowest = lowest.or(Some(event_id));
-            highest = event_id;
-            routed.pairs += u32::from(subscription_id.is_some());
-            subscriptions.extend(subscription_id.map(SubscriptionId::from_store));
+    for (kind, events) in kinds {
+        routed.events += u32::try_from(events.len()).unwrap_or(u32::MAX);
+        let candidates = match_subscriptions(session, &kind)?;
+        for (events, targets) in decide(kind.1, events, candidates) {
+            let pairs = events.len().saturating_mul(targets.len());
+            routed.pairs = routed.pairs.saturating_add(u32::try_from(pairs).unwrap_or(u32::MAX));
+            subscriptions.extend(targets.iter().copied().map(SubscriptionId::from_store));
+            session.run(INSERT_SAGAS, params![ids(events), ids(targets), now.micros()])?;
         }
     }
-    if let Some(lowest) = lowest {
-        session.run(INSERT_SAGAS, params![lowest, take.events_max, now.micros()])?;
-        session.run(DELETE_ROUTED, params![lowest, highest])?;
-    }
-    routed.lowest = lowest.map(EventId::from_store);
+    session.run(DELETE_ROUTED, params![lowest, highest])?;
     routed.subscriptions = subscriptions.into_iter().collect();
     Ok(routed)
+}
+
+/// Events of one kind, each with its attributes as stored.
+type Queued = HashMap<Kind, Vec<(i64, Option<String>)>>;
+
+/// Returns the queued events by kind, and the lowest and the highest id.
+fn fetch_queued_events(session: &Session<'_>, take: RouteTake) -> Answer<(Option<(i64, i64)>, Queued)> {
+    let mut fetch = session.statement(FETCH_QUEUED_EVENTS)?;
+    let mut rows = fetch.query(params![take.from.map_or(0, EventId::get), take.events_max])?;
+    let (mut range, mut kinds) = (None, Queued::new());
+    while let Some(row) = rows.next()? {
+        let event_id = row.get(0)?;
+        range = Some((range.map_or(event_id, |(lowest, _)| lowest), event_id));
+        let kind = (row.get::<_, Option<String>>(2)?.unwrap_or_default(), row.get(1)?);
+        kinds.entry(kind).or_default().push((event_id, row.get(3)?));
+    }
+    Ok((range, kinds))
+}
+
+fn match_subscriptions(session: &Session<'_>, (tenant, event_type): &Kind) -> Answer<Candidates> {
+    let probes = probes(&EventType::from_store(event_type.clone())).into_iter().map(Value::Text);
+    let probes: Array = Rc::new(probes.collect());
+    let mut matching = session.statement(MATCH_SUBSCRIPTIONS)?;
+    let mut rows = matching.query(params![tenant, probes])?;
+    let mut candidates = Candidates { unfiltered: Vec::new(), filtered: Vec::new() };
+    while let Some(row) = rows.next()? {
+        let id = row.get(0)?;
+        match row.get::<_, Option<String>>(1)? {
+            None => candidates.unfiltered.push(id),
+            Some(text) => candidates.filtered.extend(read_filter(id, &text).map(|filter| (id, filter))),
+        }
+    }
+    Ok(candidates)
+}
+
+/// Returns groups of events of one kind that match the same subscriptions.
+fn decide(
+    event_type: String,
+    events: Vec<(i64, Option<String>)>,
+    candidates: Candidates,
+) -> Vec<(Vec<i64>, Vec<i64>)> {
+    let Candidates { unfiltered, filtered } = candidates;
+    if filtered.is_empty() {
+        let events = events.into_iter().map(|(id, _)| id).collect();
+        return if unfiltered.is_empty() { Vec::new() } else { vec![(events, unfiltered)] };
+    }
+    let event_type = EventType::from_store(event_type);
+    let mut groups: HashMap<Vec<i64>, Vec<i64>> = HashMap::new();
+    for (id, attributes) in events {
+        let attributes: Attributes = read_attributes(attributes.as_deref());
+        let chosen = filtered.iter().filter(|(_, filter)| filter.matches(&event_type, &attributes));
+        let targets: Vec<i64> = unfiltered.iter().copied().chain(chosen.map(|(id, _)| *id)).collect();
+        if !targets.is_empty() {
+            groups.entry(targets).or_default().push(id);
+        }
+    }
+    groups.into_iter().map(|(targets, events)| (events, targets)).collect()
+}
+
+fn ids(ids: Vec<i64>) -> Array {
+    Rc::new(ids.into_iter().map(Value::Integer).collect())
 }

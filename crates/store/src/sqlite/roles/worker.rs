@@ -1,6 +1,7 @@
 //! Claims jobs, which the orchestrator created, reads the events and subscriptions to send, and writes outcomes to the
 //! orchestrator's inbox. Never changes a saga.
 
+use posthaste_core::message_id::MessageIdKey;
 use posthaste_core::outcome::AttemptOutcome;
 use posthaste_core::ports::{
     Claim, ClaimedJob, JobReport, Report, StoreResult, StoredEvent, Target, WorkerStore,
@@ -21,7 +22,8 @@ use crate::sqlite::roles::subscriptions::target;
 const FETCH_DUE_JOBS: &str = include_str!("../sql/worker/fetch_due_jobs.sql");
 const FIND_SUSPECT_JOB: &str = include_str!("../sql/worker/find_suspect_job.sql");
 const LEASE_JOBS: &str = include_str!("../sql/worker/lease_jobs.sql");
-const LOAD_EVENTS: &str = include_str!("../sql/worker/load_events.sql");
+static LOAD_EVENTS: SqlText = sql!("../sql/worker/load_events.sql");
+const LOAD_MESSAGE_ID_KEY: &str = include_str!("../sql/worker/load_message_id_key.sql");
 static LOAD_TARGETS: SqlText = sql!("../sql/worker/load_targets.sql");
 const COMPLETE_32_JOBS: &str = include_str!("../sql/worker/complete_32_jobs.sql");
 const COMPLETE_JOB: &str = include_str!("../sql/worker/complete_job.sql");
@@ -61,7 +63,7 @@ impl WorkerStore for SqliteWorker {
         ids.dedup();
         self.0
             .read(ROLE, "loading events", move |session| {
-                let mut load = session.statement(LOAD_EVENTS)?;
+                let mut load = session.statement(&LOAD_EVENTS)?;
                 let columns = EventColumns::of(&load)?;
                 let mut load_one =
                     |id: EventId| load.query_row([id.get()], |row| columns.read(row)).optional();
@@ -76,8 +78,23 @@ impl WorkerStore for SqliteWorker {
         self.0
             .read(ROLE, "loading targets", move |session| {
                 let mut load = session.statement(&LOAD_TARGETS)?;
-                let mut load_one = |id: SubscriptionId| load.query_row([id.get()], target).optional();
-                Ok(ids.into_iter().filter_map(|id| load_one(id).transpose()).collect::<Result<_, _>>()?)
+                let mut load_one = |id: SubscriptionId| {
+                    let mut rows = load.query([id.get()])?;
+                    rows.next()?.map(target).transpose()
+                };
+                ids.into_iter().filter_map(|id| load_one(id).transpose()).collect()
+            })
+            .await
+    }
+
+    async fn load_message_id_key(&self) -> StoreResult<MessageIdKey> {
+        self.0
+            .read(ROLE, "loading the key of message ids", move |session| {
+                let mut load = session.statement(LOAD_MESSAGE_ID_KEY)?;
+                let read = |row: &Row<'_>| {
+                    Ok(MessageIdKey { key: get(row, "key")?, plain_up_to: get(row, "plain_up_to")? })
+                };
+                Ok(load.query_row([], read)?)
             })
             .await
     }

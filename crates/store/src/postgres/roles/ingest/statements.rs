@@ -4,8 +4,10 @@ use super::rows::{Ids, Known, Rows};
 use crate::postgres::conn::session::{Params, Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, Json, get};
 use crate::remote::Fault;
+use crate::stored::stored_attributes;
 use posthaste_core::Timestamp;
 use posthaste_core::event::NewEvent;
+use posthaste_core::tenant::Tenant;
 use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -39,9 +41,14 @@ pub(super) async fn insert(
         picked().map(|event| event.correlation_id.as_ref().map(|text| text.as_str())).collect();
     let traces: Vec<Option<&str>> =
         picked().map(|event| event.traceparent.as_ref().map(|text| text.as_str())).collect();
+    let states: Vec<Option<&str>> =
+        picked().map(|event| event.tracestate.as_ref().map(|text| text.as_str())).collect();
+    let tenants: Vec<Option<&str>> = picked().map(tenant_of).collect();
+    let attributes: Vec<Option<String>> = picked().map(stored_attributes).collect();
     let patience = format!("{}ms", storing.patience.as_millis().max(1));
     let now = Instant(storing.now);
-    let params: Params<'_> = &[&types, &payloads, &names, &correlations, &traces, &now, &patience];
+    let params: Params<'_> =
+        &[&types, &payloads, &names, &correlations, &traces, &states, &tenants, &attributes, &now, &patience];
     if !storing.all_or_nothing {
         return Ok((new_ids(&session.run(INSERT_EVENTS, params).await?)?, true));
     }
@@ -96,6 +103,12 @@ struct Comparison<'e> {
     names: Vec<Option<&'e str>>,
     types: Vec<&'e str>,
     payloads: Vec<Json<'e>>,
+    attributes: Vec<Option<String>>,
+    tenants: Vec<Option<&'e str>>,
+}
+
+fn tenant_of(event: &NewEvent) -> Option<&str> {
+    event.tenant.as_ref().map(Tenant::as_str)
 }
 
 fn comparison<'e>(events: &[&'e NewEvent]) -> Comparison<'e> {
@@ -106,11 +119,13 @@ fn comparison<'e>(events: &[&'e NewEvent]) -> Comparison<'e> {
             .collect(),
         types: events.iter().map(|event| event.event_type.as_str()).collect(),
         payloads: events.iter().map(|event| Json(event.payload.as_str())).collect(),
+        attributes: events.iter().map(|event| stored_attributes(event)).collect(),
+        tenants: events.iter().map(|event| tenant_of(event)).collect(),
     }
 }
 
 impl Comparison<'_> {
-    fn params(&self) -> [&(dyn ToSql + Sync); 3] {
-        [&self.names, &self.types, &self.payloads]
+    fn params(&self) -> [&(dyn ToSql + Sync); 5] {
+        [&self.names, &self.types, &self.payloads, &self.attributes, &self.tenants]
     }
 }

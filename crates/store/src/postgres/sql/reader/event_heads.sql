@@ -8,5 +8,5 @@ FROM (
     SELECT e.* FROM (SELECT e.* FROM posthaste.events e WHERE e.id < $1::bigint ORDER BY e.id DESC LIMIT 10000) e
     LIMIT (SELECT $4::bigint)
 ) e
-WHERE $2::text IS NULL OR e.event_type = $2::text
+WHERE ($2::text IS NULL OR e.event_type = $2::text) AND ($5::text IS NULL OR e.tenant = $5::text)
 LIMIT $3::bigint

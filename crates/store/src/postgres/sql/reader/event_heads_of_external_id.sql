@@ -4,5 +4,6 @@
 SELECT {event_head}
 FROM posthaste.events e
 WHERE e.external_event_id = $2::text AND e.id < $1::bigint AND ($3::text IS NULL OR e.event_type = $3::text)
+    AND ($6::text IS NULL OR e.tenant = $6::text)
     AND ($4::timestamptz IS NULL OR e.created_at >= $4::timestamptz)
     AND ($5::timestamptz IS NULL OR e.created_at < $5::timestamptz)

@@ -15,5 +15,6 @@ FROM (
 WHERE e.created_at >= $2::timestamptz
     AND (e.created_at < $3::timestamptz OR e.id < $1::bigint)
     AND ($4::text IS NULL OR e.event_type = $4::text)
+    AND ($7::text IS NULL OR e.tenant = $7::text)
 ORDER BY e.created_at DESC, e.id DESC
 LIMIT $5::bigint

@@ -11,7 +11,11 @@ FROM (
     LIMIT (SELECT $6::bigint)
 ) s
 WHERE s.deleted_at IS NULL
-    AND ($2::text IS NULL OR s.event_type = $2::text)
+    AND ($2::text[] IS NULL OR s.event_types && $2::text[])
     AND ($3::boolean IS NULL OR s.verified = $3::boolean)
     AND ($4::boolean IS NULL OR s.active = $4::boolean)
+    AND ($7::text IS NULL OR s.tenant = $7::text)
+    AND ($8::text IS NULL OR s.uid = $8::text)
+    AND ($9::text IS NULL OR s.name = $9::text)
+    AND ($10::text IS NULL OR s.metadata::jsonb @> $10::text::jsonb)
 LIMIT $5::bigint

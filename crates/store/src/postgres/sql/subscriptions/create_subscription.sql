@@ -1,6 +1,16 @@
 -- role: subscription_admin
--- Inserts a subscription and returns it.
+-- Inserts a subscription and returns it. Returns no row if another subscription of the tenant has the uid.
+-- index: uniq_subscription_uid, for the conflict only.
 INSERT INTO posthaste.subscriptions
-    (event_type, callback_url, max_retry_limit, timeout_ms, description, secret_ref, secret, created_at, updated_at)
-VALUES ($1::text, $2::text, $3::integer, $4::integer, $5::text, $6::uuid, $7::text, $8::timestamptz, $8::timestamptz)
+    (
+        tenant, uid, name, metadata, event_type, event_types, filter, callback_url, active, max_retry_limit,
+        timeout_ms, description, signatures, public_key, headers, auth, envelope, secret_ref, secret, credentials,
+        created_at, updated_at
+    )
+VALUES (
+    $1::text, $2::text, $3::text, $4::text, $5::text, $6::text[], $7::text, $8::text, $9::boolean, $10::integer,
+    $11::integer, $12::text, $13::text, $14::text, $15::text, $16::text, $17::text, $18::uuid, $19::text, $20::text,
+    $21::timestamptz, $21::timestamptz
+)
+ON CONFLICT (coalesce(tenant, ''), uid) WHERE uid IS NOT NULL AND deleted_at IS NULL DO NOTHING
 RETURNING {subscription}

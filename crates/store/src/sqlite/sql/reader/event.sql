@@ -1,5 +1,5 @@
 -- role: viewer
 -- Returns one event with its payload.
 -- index: primary key of events
-SELECT id, external_event_id, event_type, payload, correlation_id, traceparent, created_at
+SELECT {event_head}, payload
 FROM events WHERE id = ?1

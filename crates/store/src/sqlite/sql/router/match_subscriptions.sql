@@ -1,10 +1,10 @@
 -- role: router_worker
--- Returns the queued events from ?1, oldest first, each with its matching subscriptions; an event without one is
--- returned with NULL.
--- index: primary keys of routing_queue and events, idx_subscription_event_type. CROSS JOIN keeps the queue as the
--- outermost loop, regardless of the statistics.
-SELECT taken.event_id, s.id
-FROM (SELECT event_id FROM routing_queue WHERE event_id >= ?1 ORDER BY event_id LIMIT ?2) AS taken
-CROSS JOIN events e ON e.id = taken.event_id
-LEFT JOIN subscriptions s INDEXED BY idx_subscription_event_type ON s.event_type = e.event_type
-    AND s.active = 1 AND s.verified = 1 AND s.deleted_at IS NULL
+-- Returns the active and verified subscriptions of the tenant ?1 (none: an empty text) that have one of the patterns ?2,
+-- the probes of an event type. Executed once for each distinct pair of tenant and type of a batch.
+-- index: idx_subscription_pattern, primary key of subscriptions
+SELECT DISTINCT s.id, s.filter
+FROM rarray(?2) AS probe
+CROSS JOIN subscription_patterns p INDEXED BY idx_subscription_pattern
+    ON p.tenant = ?1 AND p.pattern = probe.value AND p.current = 1
+CROSS JOIN subscriptions s ON s.id = p.subscription_id
+WHERE s.active = 1 AND s.verified = 1 AND s.deleted_at IS NULL

@@ -45,7 +45,7 @@ impl ErrorCode {
     /// Returns the value of [`Failure::answered`] for the failure that has this code.
     pub fn answered(&self) -> Option<bool> {
         match self.as_str() {
-            TIMEOUT | CONNECT_FAILED => Some(false),
+            TIMEOUT | CONNECT_FAILED | AUTH_FAILED => Some(false),
             code => {
                 let status = code.strip_prefix(HTTP_PREFIX)?;
                 (!status.is_empty() && status.bytes().all(|b| b.is_ascii_digit())).then_some(true)
@@ -63,6 +63,7 @@ impl fmt::Display for ErrorCode {
 const HTTP_PREFIX: &str = "HTTP_";
 const TIMEOUT: &str = "TIMEOUT";
 const CONNECT_FAILED: &str = "CONNECT_FAILED";
+const AUTH_FAILED: &str = "AUTH_FAILED";
 
 /// The reason for a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,11 +92,15 @@ pub enum Failure {
     SecretUnreadable,
     /// The stored callback URL is invalid according to the current rules.
     UrlInvalid,
+    /// The access token for the request could not be obtained. Nothing was sent to the receiver.
+    AuthFailed,
+    /// The stored credentials of the request, such as a client certificate, cannot be used. Nothing was sent.
+    CredentialsInvalid,
 }
 
 impl Failure {
     /// All failures, with one example status for `Http`.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Http(503),
         Self::Timeout,
         Self::ConnectFailed,
@@ -109,6 +114,8 @@ impl Failure {
         Self::SubscriptionGone,
         Self::SecretUnreadable,
         Self::UrlInvalid,
+        Self::AuthFailed,
+        Self::CredentialsInvalid,
     ];
 
     pub fn code(self) -> ErrorCode {
@@ -126,16 +133,20 @@ impl Failure {
             Self::SubscriptionGone => "SUBSCRIPTION_GONE",
             Self::SecretUnreadable => "SECRET_UNREADABLE",
             Self::UrlInvalid => "URL_INVALID",
+            Self::AuthFailed => AUTH_FAILED,
+            Self::CredentialsInvalid => "CREDENTIALS_INVALID",
         };
         ErrorCode::known(word)
     }
 
     /// Returns `Some(true)` if the receiver sent an HTTP response, including an HTTP error, `Some(false)` if it
-    /// did not respond, or `None` if the failure is unrelated to the load on the receiver.
+    /// did not respond, or `None` if the failure is unrelated to the load on the receiver. A missing access
+    /// token counts as no response: attempts that wait for a slow token endpoint occupy slots like those that
+    /// wait for a slow receiver.
     pub const fn answered(self) -> Option<bool> {
         match self {
             Self::Http(_) => Some(true),
-            Self::Timeout | Self::ConnectFailed => Some(false),
+            Self::Timeout | Self::ConnectFailed | Self::AuthFailed => Some(false),
             Self::DnsFailed
             | Self::TlsFailed
             | Self::BlockedAddress
@@ -145,7 +156,8 @@ impl Failure {
             | Self::EventGone
             | Self::SubscriptionGone
             | Self::SecretUnreadable
-            | Self::UrlInvalid => None,
+            | Self::UrlInvalid
+            | Self::CredentialsInvalid => None,
         }
     }
 }
@@ -233,6 +245,8 @@ mod tests {
             (Failure::SubscriptionGone, "SUBSCRIPTION_GONE", None),
             (Failure::SecretUnreadable, "SECRET_UNREADABLE", None),
             (Failure::UrlInvalid, "URL_INVALID", None),
+            (Failure::AuthFailed, "AUTH_FAILED", Some(false)),
+            (Failure::CredentialsInvalid, "CREDENTIALS_INVALID", None),
         ];
         assert!(Failure::ALL.iter().all(|failure| rows.iter().any(|(listed, ..)| listed == failure)));
         for (failure, code, answered) in rows {

@@ -329,6 +329,12 @@ fn failure(exchange: &Exchange) -> Option<String> {
         }
         Failure::ResponseInvalid => "the response is not HTTP, or its headers are too large".to_owned(),
         Failure::UrlInvalid => "the URL does not conform to the current rules: change it".to_owned(),
+        Failure::AuthFailed => {
+            "no access token could be obtained: check token_url, client_id and client_secret".to_owned()
+        }
+        Failure::CredentialsInvalid => {
+            "the client certificate cannot be used: set certificate and key again".to_owned()
+        }
         Failure::NotVerified
         | Failure::LeaseExpired
         | Failure::EventGone

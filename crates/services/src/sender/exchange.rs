@@ -59,7 +59,9 @@ impl Exchange {
             | Failure::LeaseExpired
             | Failure::EventGone
             | Failure::SubscriptionGone
-            | Failure::SecretUnreadable => BrokerFault::BlockedAddress,
+            | Failure::SecretUnreadable
+            | Failure::AuthFailed
+            | Failure::CredentialsInvalid => BrokerFault::BlockedAddress,
         })
     }
 }

@@ -13,7 +13,7 @@ use posthaste_core::ports::{RouteTake, RouterStore as _, Stores};
 use posthaste_core::signature::{Keys, Signatures, SigningSecret};
 use posthaste_services::egress::{Destination, EgressPolicy};
 use posthaste_services::sender::{
-    DEADLINE, KeepAlive, Post, ReadUpTo, Sender, Signer, Trust, signed_headers,
+    DEADLINE, KeepAlive, OutgoingRequest, ReadUpTo, Sender, Signer, Trust, signed_headers,
 };
 use posthaste_store::postgres::{PasswordSource, PostgresOptions, PostgresStore, vacuum_database};
 use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
@@ -74,8 +74,8 @@ async fn post_all(
         }
         let body = Bytes::from(message::payload(number));
         let headers = signed_headers("msg_bench", "bench.alone", signer, &body, now);
-        let post = Post { headers, body, answer: ReadUpTo::Status, deadline: DEADLINE };
-        let outcome = sender.send(&to, post, now).await.outcome;
+        let request = OutgoingRequest::post(headers, body, ReadUpTo::Status, DEADLINE);
+        let outcome = sender.send(&to, request, now).await.outcome;
         anyhow::ensure!(outcome.code().is_none(), "a straight post failed: {outcome:?}");
     }
 }

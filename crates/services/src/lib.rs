@@ -11,6 +11,7 @@ mod grace;
 pub mod health;
 pub mod ingest;
 mod low_water_mark;
+mod lru;
 pub mod metrics;
 pub mod orchestrator;
 pub mod outbox;

@@ -8,66 +8,43 @@ mod connection;
 mod conversation;
 mod exchange;
 mod headers;
+mod identity;
 mod idle_limit;
 mod pool;
+mod request;
 mod resolve;
 mod status_line;
+mod tls_clients;
 mod trust;
 mod wire;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
 use posthaste_core::Timestamp;
 use posthaste_core::job::TIMEOUT_MAX;
 use posthaste_core::outcome::{AttemptOutcome, Failure, classify};
 use tokio::time::{Instant, timeout_at};
-use tokio_rustls::TlsConnector;
 
 use crate::egress::{Destination, EgressPolicy};
 use connect::Connector;
 use conversation::{ExchangeAttempt, ExchangeError, Progress, request};
 use pool::{Pool, Reused};
+use tls_clients::TlsClients;
 
 pub use exchange::Exchange;
-pub use headers::{AGENT, Delivery, Signer, delivery_headers, signed_headers};
+pub use headers::{AGENT, Delivery, RequestHeadersBuilder, Signer, delivery_headers, signed_headers};
+pub use identity::{ClientIdentity, Fingerprint, IdentityError};
 pub use pool::KeepAlive;
+pub use request::{OutgoingRequest, ReadUpTo};
 pub use resolve::{Resolve, Resolving, SystemResolver};
 pub use trust::{Trust, TrustError};
 
 /// The default time limit for a whole exchange.
 pub const DEADLINE: Duration = Duration::from_secs(15);
-
-/// A POST request.
-#[derive(Clone)]
-pub struct Post {
-    /// The headers of the request. Host, framing and connection headers are set by the sender.
-    pub headers: HeaderMap,
-    pub body: Bytes,
-    pub answer: ReadUpTo,
-    /// The time limit for the whole exchange: DNS lookup, connection, TLS handshake, request and response.
-    pub deadline: Duration,
-}
-
-/// Omits the headers, which may contain credentials, and the body.
-impl fmt::Debug for Post {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (answer, deadline) = (&self.answer, &self.deadline);
-        f.debug_struct("Post").field("answer", answer).field("deadline", deadline).finish_non_exhaustive()
-    }
-}
-
-/// The part of a response to read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReadUpTo {
-    /// The status line only. [`Exchange::body`] is empty.
-    Status,
-    /// The status line and up to `bytes_max` bytes of the body.
-    Body { bytes_max: usize },
-}
 
 /// An HTTP client for outgoing requests. Cheap to clone; clones share connections.
 #[derive(Clone)]
@@ -93,7 +70,7 @@ impl Sender {
         keep_alive: KeepAlive,
         resolver: impl Resolve,
     ) -> Result<Self, TrustError> {
-        let tls = TlsConnector::from(trust.client_config()?);
+        let tls = TlsClients::new(trust)?;
         let connector = Connector { policy, resolver: Box::new(resolver), tls };
         Ok(Self { connector: Arc::new(connector), pool: Arc::new(Pool::new(keep_alive)) })
     }
@@ -107,21 +84,30 @@ impl Sender {
         self.connector.policy.check_url(url).map_err(|blocked| blocked.failure())
     }
 
+    /// Returns the identity with this certificate chain and key, parsed at its first use and cached.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of [`ClientIdentity::from_pem`].
+    pub fn identity(&self, certificate: &str, key: &str) -> Result<ClientIdentity, IdentityError> {
+        self.connector.tls.identity(certificate, key)
+    }
+
     /// Checks a URL and sends a request to it once.
-    pub async fn send_to_url(&self, url: &str, post: Post, now: Timestamp) -> Exchange {
+    pub async fn send_to_url(&self, url: &str, request: OutgoingRequest, now: Timestamp) -> Exchange {
         match self.aim(url) {
-            Ok(to) => self.send(&to, post, now).await,
+            Ok(to) => self.send(&to, request, now).await,
             Err(failure) => Exchange::refused(failure),
         }
     }
 
     /// Sends a request once. `now` is used to interpret a date in `Retry-After`; the deadline is measured
     /// with the monotonic clock.
-    pub async fn send(&self, to: &Destination, post: Post, now: Timestamp) -> Exchange {
+    pub async fn send(&self, to: &Destination, request: OutgoingRequest, now: Timestamp) -> Exchange {
         let started = Instant::now();
-        let until = started + post.deadline.min(TIMEOUT_MAX);
+        let until = started + request.deadline.min(TIMEOUT_MAX);
         let mut progress = Progress::default();
-        let exchange = self.exchange(to, post, until, &mut progress);
+        let exchange = self.exchange(to, request, until, &mut progress);
         let result = timeout_at(until, exchange).await.unwrap_or(Err(Failure::Timeout));
         let duration = started.elapsed();
         let header = progress.retry_after.as_ref().map(HeaderValue::as_bytes);
@@ -135,6 +121,7 @@ impl Sender {
             outcome,
             bytes_written: progress.bytes_written(),
             retry_after: progress.retry_after,
+            headers: progress.headers,
             body: progress.body.into(),
             body_complete: progress.body_complete,
             duration,
@@ -146,12 +133,16 @@ impl Sender {
     async fn exchange(
         &self,
         to: &Destination,
-        post: Post,
+        mut outgoing: OutgoingRequest,
         until: Instant,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
-        let (origin, wanted) = (to.origin.as_str(), post.answer);
-        let request = request(to, post.headers, post.body);
+        let (wanted, identity) = (outgoing.answer, outgoing.identity.take());
+        if identity.is_some() && !to.tls {
+            return Err(Failure::CredentialsInvalid);
+        }
+        let origin = &*pool_key(to, identity.as_ref());
+        let request = request(to, outgoing);
         if let Some(Reused { connection, idle }) = self.pool.take(origin, Instant::now()) {
             let conversation = ExchangeAttempt { pool: &self.pool, origin, wanted, was_idle: Some(idle) };
             match conversation.run(connection, request.clone(), progress).await {
@@ -161,12 +152,21 @@ impl Sender {
             }
         }
         // Boxed because most exchanges reuse a connection, but every future would have to reserve the space.
-        let connection = Box::pin(self.connector.connect(to, until)).await?;
+        let connection = Box::pin(self.connector.connect(to, identity.as_ref(), until)).await?;
         let conversation = ExchangeAttempt { pool: &self.pool, origin, wanted, was_idle: None };
         match conversation.run(connection, request, progress).await {
             Ok(()) => Ok(()),
             Err(ExchangeError::Failed(failure)) => Err(failure),
             Err(ExchangeError::Unsent) => Err(Failure::ConnectFailed),
         }
+    }
+}
+
+/// Returns the key for pooled connections. It contains the identity, because a connection authenticates all its
+/// requests.
+fn pool_key<'a>(to: &'a Destination, identity: Option<&ClientIdentity>) -> Cow<'a, str> {
+    match identity {
+        None => Cow::Borrowed(&to.origin),
+        Some(identity) => Cow::Owned(format!("{}#{}", to.origin, identity.fingerprint())),
     }
 }

@@ -112,7 +112,7 @@ mod tests {
     use http::{HeaderMap, HeaderValue};
     use posthaste_core::Timestamp;
     use posthaste_services::egress::EgressPolicy;
-    use posthaste_services::sender::{Exchange, KeepAlive, Post, ReadUpTo, Sender, Trust};
+    use posthaste_services::sender::{Exchange, KeepAlive, OutgoingRequest, ReadUpTo, Sender, Trust};
     use std::time::Duration;
 
     async fn send(sender: &Sender, url: &str, key: &str) -> Exchange {
@@ -120,7 +120,8 @@ mod tests {
         headers.insert("idempotency-key", HeaderValue::from_str(&format!("\"{key}\"")).expect("a header"));
         let body = Bytes::from(order(key, 1).canonical);
         let (answer, deadline) = (ReadUpTo::Body { bytes_max: 10_000 }, Duration::from_secs(30));
-        sender.send_to_url(url, Post { headers, body, answer, deadline }, Timestamp::from_micros(0)).await
+        let request = OutgoingRequest::post(headers, body, answer, deadline);
+        sender.send_to_url(url, request, Timestamp::from_micros(0)).await
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use posthaste_core::signature::{Keys, SigningSecret};
 use posthaste_core::subscription::{CallbackUrl, SecretColumn, Secrets, Subscription, VerificationMethod};
 use posthaste_core::{SubscriptionId, Timestamp};
 use posthaste_services::seal::UnsealError;
-use posthaste_services::sender::{Exchange, Post, ReadUpTo, Signer, signed_headers};
+use posthaste_services::sender::{Exchange, OutgoingRequest, ReadUpTo, Signer, signed_headers};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use subtle::ConstantTimeEq as _;
@@ -244,9 +244,9 @@ async fn send<S: Stores>(
     let webhook_id = format!("msg_{}_{chance:016x}_{}", message.kind.replace('.', "_"), subscription.id);
     let headers = signed_headers(&webhook_id, message.kind, signer, &message.body, now);
     let url = CallbackUrl::as_str(&subscription.callback_url);
-    let (body, answer) = (message.body, message.answer);
     let deadline = api.outgoing.timeouts.of(subscription.timeout);
-    Ok(api.outgoing.sender.send_to_url(url, Post { headers, body, answer, deadline }, now).await)
+    let request = OutgoingRequest::post(headers, message.body, message.answer, deadline);
+    Ok(api.outgoing.sender.send_to_url(url, request, now).await)
 }
 
 /// Decrypts the current secret, and the previous one if it is still valid.

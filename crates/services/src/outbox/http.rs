@@ -2,7 +2,7 @@
 //! shared [`Sender`] and its address policy. [`classify_answer`] interprets the response.
 
 use super::broker::Broker;
-use crate::sender::{AGENT, Post, ReadUpTo, Sender};
+use crate::sender::{AGENT, OutgoingRequest, ReadUpTo, Sender};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -76,13 +76,10 @@ impl Broker for HttpBroker {
         let Some(headers) = self.headers(order) else {
             return BrokerOutcome::NoAnswer(BrokerFault::ConnectFailed);
         };
-        let post = Post {
-            headers,
-            body: Bytes::copy_from_slice(order.canonical.as_bytes()),
-            answer: ReadUpTo::Body { bytes_max: ANSWER_BYTES_MAX },
-            deadline: self.options.deadline,
-        };
-        let exchange = self.sender.send_to_url(&self.options.url, post, now).await;
+        let body = Bytes::copy_from_slice(order.canonical.as_bytes());
+        let answer = ReadUpTo::Body { bytes_max: ANSWER_BYTES_MAX };
+        let request = OutgoingRequest::post(headers, body, answer, self.options.deadline);
+        let exchange = self.sender.send_to_url(&self.options.url, request, now).await;
         match (exchange.status(), exchange.broker_fault()) {
             (Some(status), _) => {
                 let (key, marker) = (&order.idempotency_key, self.options.processed_marker.as_str());

@@ -9,10 +9,11 @@ use posthaste_core::outcome::Failure;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
-use tokio_rustls::TlsConnector;
 
 use super::connection::Connection;
+use super::identity::ClientIdentity;
 use super::resolve::Resolve;
+use super::tls_clients::TlsClients;
 use super::wire::{Channel, Socket, Stream, Track};
 use crate::egress::{Destination, DestinationHost, EgressPolicy};
 
@@ -25,11 +26,16 @@ const ONE_ADDRESS_MAX: Duration = Duration::from_secs(3);
 pub(super) struct Connector {
     pub(super) policy: EgressPolicy,
     pub(super) resolver: Box<dyn Resolve>,
-    pub(super) tls: TlsConnector,
+    pub(super) tls: TlsClients,
 }
 
 impl Connector {
-    pub(super) async fn connect(&self, to: &Destination, until: Instant) -> Result<Connection, Failure> {
+    pub(super) async fn connect(
+        &self,
+        to: &Destination,
+        identity: Option<&ClientIdentity>,
+        until: Instant,
+    ) -> Result<Connection, Failure> {
         let addresses = match &to.host {
             DestinationHost::Address(address) => vec![*address],
             DestinationHost::Name(name) => {
@@ -40,19 +46,26 @@ impl Connector {
         let tcp = connect_to_one(&addresses, to.port, until).await.ok_or(Failure::ConnectFailed)?;
         let track = Track::new();
         let socket = Socket::new(tcp, track.clone());
-        let channel = if to.tls { self.handshake(to, socket).await? } else { Channel::Plain(socket) };
+        let channel =
+            if to.tls { self.handshake(to, identity, socket).await? } else { Channel::Plain(socket) };
         let stream = Stream::new(channel, track.clone());
         Connection::open(stream, track).await.map_err(|_| Failure::ConnectFailed)
     }
 
-    async fn handshake(&self, to: &Destination, socket: Socket) -> Result<Channel, Failure> {
+    async fn handshake(
+        &self,
+        to: &Destination,
+        identity: Option<&ClientIdentity>,
+        socket: Socket,
+    ) -> Result<Channel, Failure> {
         let name = match &to.host {
             DestinationHost::Name(name) => {
                 ServerName::try_from(name.clone()).map_err(|_| Failure::UrlInvalid)?
             }
             DestinationHost::Address(address) => ServerName::from(*address),
         };
-        let session = self.tls.connect(name, socket).await.map_err(|_| Failure::TlsFailed)?;
+        let tls = self.tls.connector(identity).map_err(|_| Failure::TlsFailed)?;
+        let session = tls.connect(name, socket).await.map_err(|_| Failure::TlsFailed)?;
         Ok(Channel::Tls(Box::new(session)))
     }
 }

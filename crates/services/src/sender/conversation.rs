@@ -11,15 +11,15 @@ use bytes::Bytes;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HOST, RETRY_AFTER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use posthaste_core::outcome::Failure;
 use tokio::time::timeout;
 
-use super::ReadUpTo;
 use super::connection::{BodyEnd, Connection, NoAnswer};
 use super::pool::Pool;
+use super::request::{OutgoingRequest, ReadUpTo};
 use super::wire::Track;
 use crate::egress::Destination;
 
@@ -41,6 +41,8 @@ pub(super) struct Progress {
     track: Option<Track>,
     pub(super) status: Option<u16>,
     pub(super) retry_after: Option<HeaderValue>,
+    /// The headers of the response, for [`ReadUpTo::Head`] only.
+    pub(super) headers: Option<Box<HeaderMap>>,
     pub(super) body: Vec<u8>,
     pub(super) body_complete: bool,
 }
@@ -63,6 +65,7 @@ pub(super) enum ExchangeError {
 #[derive(Debug)]
 pub(super) struct ExchangeAttempt<'a> {
     pub(super) pool: &'a Arc<Pool>,
+    /// The key of the connection in the pool.
     pub(super) origin: &'a str,
     pub(super) wanted: ReadUpTo,
     /// The time for which the connection was idle, or `None` if it is new.
@@ -70,13 +73,14 @@ pub(super) struct ExchangeAttempt<'a> {
 }
 
 /// Builds a request in origin form, with the path as the target and the host as a header.
-pub(super) fn request(to: &Destination, mut headers: HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
+pub(super) fn request(to: &Destination, outgoing: OutgoingRequest) -> Request<Full<Bytes>> {
+    let mut headers = outgoing.headers;
     for name in RESERVED_HEADERS {
         headers.remove(name);
     }
     headers.insert(HOST, to.authority.clone());
-    let mut request = Request::new(Full::new(body));
-    *request.method_mut() = Method::POST;
+    let mut request = Request::new(Full::new(outgoing.body));
+    *request.method_mut() = outgoing.method;
     *request.uri_mut() = Uri::from(to.path.clone());
     *request.headers_mut() = headers;
     request
@@ -110,21 +114,24 @@ impl ExchangeAttempt<'_> {
         if let Some(idle) = self.was_idle {
             self.pool.answered(self.origin, idle);
         }
-        let (head, body) = response.into_parts();
+        let (mut head, body) = response.into_parts();
         progress.status = Some(head.status.as_u16());
         progress.retry_after = head.headers.get(RETRY_AFTER).cloned();
+        let offered = head.headers.get(KEEP_ALIVE).and_then(offered_idle);
+        if self.wanted == ReadUpTo::Head {
+            progress.headers = Some(Box::new(std::mem::take(&mut head.headers)));
+        }
         let end = match self.wanted {
             ReadUpTo::Body { bytes_max } => {
                 connection.read_body(body, bytes_max, Some(&mut progress.body)).await
             }
-            ReadUpTo::Status => {
+            ReadUpTo::Status | ReadUpTo::Head => {
                 let ignored = connection.read_body(body, IGNORED_BODY_BYTES_MAX, None);
                 timeout(IGNORED_BODY_WAIT, ignored).await.unwrap_or(BodyEnd::BrokenOff)
             }
         };
         progress.body_complete = end == BodyEnd::Complete;
         if progress.body_complete && connection.is_reusable().await {
-            let offered = head.headers.get(KEEP_ALIVE).and_then(offered_idle);
             self.pool.put(self.origin, connection, offered);
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderValue;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use posthaste_core::broker::BrokerFault;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
 
@@ -14,6 +14,7 @@ pub struct Exchange {
     pub bytes_written: bool,
     /// The unparsed `Retry-After` header of the response.
     pub retry_after: Option<HeaderValue>,
+    pub(super) headers: Option<Box<HeaderMap>>,
     /// The received body, up to the requested size.
     pub body: Bytes,
     pub body_complete: bool,
@@ -27,6 +28,7 @@ impl Exchange {
             outcome: AttemptOutcome::failed(failure),
             bytes_written: false,
             retry_after: None,
+            headers: None,
             body: Bytes::new(),
             body_complete: false,
             duration: Duration::ZERO,
@@ -36,6 +38,12 @@ impl Exchange {
     /// Returns the HTTP status of the response, or `None` if there was no response.
     pub const fn status(&self) -> Option<u16> {
         self.outcome.status()
+    }
+
+    /// Returns the first value of a header of the response. Returns `None` if there is none, or if the request
+    /// did not ask for the headers with [`ReadUpTo::Head`](super::ReadUpTo::Head).
+    pub fn header(&self, name: &HeaderName) -> Option<&HeaderValue> {
+        self.headers.as_ref()?.get(name)
     }
 
     /// Returns the reason why there was no valid response, or `None` if there was one.
@@ -76,6 +84,7 @@ mod tests {
             outcome,
             bytes_written,
             retry_after: None,
+            headers: None,
             body: Bytes::new(),
             body_complete: false,
             duration: Duration::ZERO,

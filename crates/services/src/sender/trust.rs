@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::WantsClientCert;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 
 /// An error in the TLS configuration, which prevents the process from starting.
 #[derive(Debug, thiserror::Error)]
@@ -68,13 +69,23 @@ impl Trust {
 
     /// Creates the TLS client configuration, which offers only HTTP/1.1.
     pub fn client_config(self) -> Result<Arc<ClientConfig>, TrustError> {
-        let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(self.roots)
-            .with_no_client_auth();
+        let mut config = builder(self.into_roots())?.with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Arc::new(config))
     }
+
+    pub(super) fn into_roots(self) -> Arc<RootCertStore> {
+        Arc::new(self.roots)
+    }
+}
+
+/// Returns a TLS client configuration that trusts `roots` and lacks only the client certificate.
+pub(super) fn builder(
+    roots: Arc<RootCertStore>,
+) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, rustls::Error> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(builder.with_root_certificates(roots))
 }
 
 #[cfg(test)]

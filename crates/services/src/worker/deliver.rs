@@ -4,7 +4,7 @@
 use super::{WorkerKit, WorkerOptions};
 use crate::batcher::BatchError;
 use crate::egress::Destination;
-use crate::sender::{Delivery, Post, ReadUpTo, Signer, delivery_headers};
+use crate::sender::{Delivery, OutgoingRequest, ReadUpTo, Signer, delivery_headers};
 use bytes::Bytes;
 use posthaste_core::event::{CorrelationId, EventType, TraceParent};
 use posthaste_core::job::RequestTimeouts;
@@ -189,13 +189,10 @@ impl<S: WorkerStore> Deliverer<S> {
         };
         let keys = Keys { secrets: &address.secrets, ed25519: &[] };
         let signer = Signer { signatures: &address.signatures, keys };
-        let post = Post {
-            headers: delivery_headers(&delivery, signer, &content.body, now),
-            body: content.body.clone(),
-            answer: ReadUpTo::Status,
-            deadline: address.timeout,
-        };
-        self.kit.sender.send(&address.to, post, now).await.outcome
+        let headers = delivery_headers(&delivery, signer, &content.body, now);
+        let body = content.body.clone();
+        let request = OutgoingRequest::post(headers, body, ReadUpTo::Status, address.timeout);
+        self.kit.sender.send(&address.to, request, now).await.outcome
     }
 
     async fn release(&self, loaded: &LoadedJob, token: LeaseToken, now: Timestamp) {

@@ -3,7 +3,7 @@
 use crate::server::TestApi;
 use posthaste_core::ports::{Stores, SubscriptionStore as _};
 use posthaste_core::subscription::SubscriptionPatch;
-use posthaste_testkit::fixtures::{actor, at, event_type};
+use posthaste_testkit::fixtures::{actor, at, event_types};
 use serde_json::Value;
 
 const HOUR_S: u64 = 3_600;
@@ -13,7 +13,7 @@ pub(crate) async fn every_reason_is_explained<S: Stores>(api: &TestApi<S>) {
     let change = async |id, patch: SubscriptionPatch, seconds| {
         let changed =
             subscriptions.update_subscription(id, patch, None, actor(), at(seconds)).await.expect("a change");
-        assert!(changed.is_some());
+        assert!(changed.subscription().is_some());
     };
     let active = |active| SubscriptionPatch { active: Some(active), ..SubscriptionPatch::default() };
     let matched = api.h.subscribe("a").await;
@@ -23,7 +23,7 @@ pub(crate) async fn every_reason_is_explained<S: Stores>(api: &TestApi<S>) {
     let deleted = api.h.subscribe("a").await;
     assert!(subscriptions.delete_subscription(deleted, actor(), at(10)).await.expect("to delete"));
     let other = api.h.subscribe("a").await;
-    let kind = SubscriptionPatch { event_type: Some(event_type("b")), ..SubscriptionPatch::default() };
+    let kind = SubscriptionPatch { event_types: Some(event_types(&["b"])), ..SubscriptionPatch::default() };
     change(other, kind, 10).await;
     let unsure = api.h.subscribe("a").await;
     // According to the clock of another process, shortly after the routing.

@@ -138,6 +138,7 @@ pub(crate) async fn invalid_configuration_is_refused<S: Stores>(h: &Harness<S>) 
             max_retry_limit: Some(broken.max_retry_limit),
             timeout: Some(broken.timeout),
             description: Some(broken.description),
+            ..SubscriptionPatch::default()
         };
         refused(&subscriptions.update_subscription(id, patch, None, actor(), T0).await, what);
     }

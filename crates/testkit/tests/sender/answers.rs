@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use posthaste_services::sender::{Post, ReadUpTo};
+use posthaste_services::sender::{OutgoingRequest, ReadUpTo};
 use posthaste_testkit::receiver::{Act, Receiver, perform, read_request};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
@@ -228,8 +228,8 @@ async fn callers_cannot_override_framing_headers() {
     }
     let url = format!("{}?a=b", receiver.url("/hook"));
     let body = Bytes::from_static(b"{}");
-    let post = Post { headers, body, answer: BODY, deadline: PATIENT };
-    let exchange = sender().send_to_url(&url, post, posthaste_core::Timestamp::from_micros(0)).await;
+    let request = OutgoingRequest::post(headers, body, BODY, PATIENT);
+    let exchange = sender().send_to_url(&url, request, posthaste_core::Timestamp::from_micros(0)).await;
     assert_eq!(code(&exchange), "200");
     let heard = hears.recv().await.expect("a request");
     let (head, body) = heard.split_once("\r\n\r\n").expect("a head");

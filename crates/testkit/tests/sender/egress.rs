@@ -10,7 +10,7 @@ use http::HeaderMap;
 use posthaste_core::Timestamp;
 use posthaste_core::outcome::Failure;
 use posthaste_services::egress::{AddressRule, Blocked, EgressPolicy};
-use posthaste_services::sender::{KeepAlive, Post, ReadUpTo, Resolve, Resolving, Sender, Trust};
+use posthaste_services::sender::{KeepAlive, OutgoingRequest, ReadUpTo, Resolve, Resolving, Sender, Trust};
 
 use AddressRule as Rule;
 
@@ -116,13 +116,9 @@ async fn send(url: &str, resolved: Vec<IpAddr>) -> Failure {
     let answers = Answers(resolved);
     let sender =
         Sender::with_resolver(EgressPolicy::default(), Trust::nobody(), KeepAlive::default(), answers);
-    let post = Post {
-        headers: HeaderMap::new(),
-        body: Bytes::new(),
-        answer: ReadUpTo::Status,
-        deadline: Duration::from_secs(5),
-    };
-    let exchange = sender.expect("a sender").send_to_url(url, post, Timestamp::from_micros(0)).await;
+    let (headers, deadline) = (HeaderMap::new(), Duration::from_secs(5));
+    let request = OutgoingRequest::post(headers, Bytes::new(), ReadUpTo::Status, deadline);
+    let exchange = sender.expect("a sender").send_to_url(url, request, Timestamp::from_micros(0)).await;
     assert!(!exchange.bytes_written, "{url}");
     match exchange.outcome {
         posthaste_core::outcome::AttemptOutcome::Failed { failure, .. } => failure,

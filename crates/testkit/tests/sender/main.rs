@@ -7,5 +7,7 @@ mod addresses;
 mod answers;
 mod connections;
 mod egress;
+mod identities;
+mod methods;
 mod senders;
 mod tls;

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use posthaste_core::Timestamp;
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::sender::{
-    Exchange, KeepAlive, Post, ReadUpTo, Resolve, Resolving, Sender, SystemResolver, Trust,
+    Exchange, KeepAlive, OutgoingRequest, ReadUpTo, Resolve, Resolving, Sender, SystemResolver, Trust,
 };
 use posthaste_testkit::receiver::{Receiver, read_request};
 use tokio::io::AsyncWriteExt as _;
@@ -59,8 +59,8 @@ pub(crate) async fn send_body(
     answer: ReadUpTo,
     deadline: Duration,
 ) -> Exchange {
-    let post = Post { headers: HeaderMap::new(), body, answer, deadline };
-    sender.send_to_url(url, post, Timestamp::from_micros(0)).await
+    let request = OutgoingRequest::post(HeaderMap::new(), body, answer, deadline);
+    sender.send_to_url(url, request, Timestamp::from_micros(0)).await
 }
 
 /// Sends a request as the worker does, reading only the status of the response.

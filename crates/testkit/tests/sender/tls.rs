@@ -15,9 +15,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::senders::{OK, PATIENT, SHORT, Scripted, code, deliver, send, sender_with};
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
+pub(crate) type Authority = CertifiedIssuer<'static, KeyPair>;
 
-fn authority() -> Authority {
+pub(crate) fn authority() -> Authority {
     let mut params = CertificateParams::new(Vec::<String>::new()).expect("parameters");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
@@ -49,7 +49,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor) -> io::Result<()> {
 }
 
 /// Returns a sender that trusts only `authority`, read from a file, and resolves every name to 127.0.0.1.
-fn believing(authority: Option<&Authority>) -> Sender {
+pub(crate) fn believing(authority: Option<&Authority>) -> Sender {
     let trust = match authority {
         None => Trust::nobody(),
         Some(authority) => {

@@ -11,7 +11,7 @@ use futures_util::stream::{self, StreamExt as _};
 use posthaste_bench::{argument, median_rate};
 use posthaste_core::ports::Stores;
 use posthaste_services::runner::{Runner, Service};
-use posthaste_services::sender::{Post, ReadUpTo, Sender};
+use posthaste_services::sender::{OutgoingRequest, ReadUpTo, Sender};
 use posthaste_testkit::fixtures::{T0, order};
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::order_lane::{OrderRig, OrderSetup, loopback_sender};
@@ -81,7 +81,8 @@ async fn post_all(orders: usize, at_once: u32) -> Duration {
 async fn post(sender: &Sender, url: &str, body: String) {
     let answer = ReadUpTo::Body { bytes_max: 65_536 };
     let (headers, body) = (http::HeaderMap::new(), Bytes::from(body));
-    let exchange = sender.send_to_url(url, Post { headers, body, answer, deadline: DEADLINE }, T0).await;
+    let request = OutgoingRequest::post(headers, body, answer, DEADLINE);
+    let exchange = sender.send_to_url(url, request, T0).await;
     assert_eq!(exchange.status(), Some(200));
 }
 

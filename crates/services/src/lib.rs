@@ -13,6 +13,7 @@ pub mod ingest;
 mod low_water_mark;
 mod lru;
 pub mod metrics;
+pub mod oauth2;
 pub mod orchestrator;
 pub mod outbox;
 mod read_position;

@@ -9,5 +9,6 @@ mod connections;
 mod egress;
 mod identities;
 mod methods;
+mod oauth2;
 mod senders;
 mod tls;

@@ -7,7 +7,7 @@ mod script;
 pub use script::{Act, perform, read_request, reset_at_end};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -29,6 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A completely received request.
 #[derive(Debug, Clone)]
 pub struct Received {
+    pub method: Method,
     pub path: String,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -304,7 +305,7 @@ impl Handler {
         let (head, body) = request.into_parts();
         let body = body.collect().await.map_err(|_| NoAnswer)?.to_bytes();
         let path = head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
-        let received = Received { path, headers: head.headers, body };
+        let received = Received { method: head.method, path, headers: head.headers, body };
         let mut answer = (self.answer)(&received);
         if let Some(log) = &self.log {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);

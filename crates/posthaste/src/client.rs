@@ -3,9 +3,11 @@
 
 mod audit;
 mod call;
+mod configuration;
 mod context;
 mod dead_letter;
 mod delivery;
+mod desired;
 mod doctor;
 mod event;
 mod exchange;
@@ -50,7 +52,7 @@ pub(crate) enum Resource {
     Event(event::EventCommand),
     /// Manage subscriptions: which URL receives which events
     #[command(subcommand, after_help = "Example:\n  posthaste subscription list --state active")]
-    Subscription(subscription::SubscriptionCommand),
+    Subscription(configuration::SubscriptionsCommand),
     /// List and show deliveries with their attempts
     #[command(subcommand, after_help = "Example:\n  posthaste delivery list --status PendingRetry")]
     Delivery(delivery::DeliveryCommand),
@@ -105,7 +107,7 @@ impl Resource {
     async fn perform(&self) -> Result<ExitCode, Failure> {
         let (call, reach) = match self {
             Self::Event(verb) => verb.call()?,
-            Self::Subscription(verb) => verb.call(),
+            Self::Subscription(verb) => return verb.run().await,
             Self::Delivery(verb) => verb.call(),
             Self::DeadLetter(verb) => verb.call(),
             Self::Order(verb) => verb.call()?,

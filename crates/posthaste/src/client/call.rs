@@ -4,7 +4,7 @@
 use super::table;
 use http::Method;
 use serde_json::Value;
-use url::form_urlencoded::Serializer;
+use url::form_urlencoded::{Serializer, byte_serialize};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
@@ -14,6 +14,8 @@ pub(crate) struct Call {
     pub(crate) body: Option<String>,
     /// The value of the `Idempotency-Key` header, for orders.
     pub(crate) idempotency_key: Option<String>,
+    /// The state of the object under which the server may carry out the call. Otherwise, it responds with 412.
+    pub(crate) condition: Option<Condition>,
     /// Formats the response as text.
     pub(crate) show: fn(&Value) -> String,
     /// Returns whether a 2xx response reports success. If not, the exit code is 1.
@@ -26,6 +28,15 @@ pub(crate) struct Call {
     pub(crate) required: Option<&'static str>,
 }
 
+/// A condition of a call (RFC 9110, section 13.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// The object has this ETag: it has not changed since it was read.
+    IfMatch(String),
+    /// The object does not exist.
+    IfNoneMatch,
+}
+
 impl Call {
     fn new(method: Method, path: impl Into<String>) -> Self {
         Self {
@@ -33,6 +44,7 @@ impl Call {
             path: path.into(),
             body: None,
             idempotency_key: None,
+            condition: None,
             show: table::whole,
             succeeded: |_| true,
             next: |_, _| None,
@@ -47,6 +59,10 @@ impl Call {
 
     pub(crate) fn post(path: impl Into<String>) -> Self {
         Self::new(Method::POST, path)
+    }
+
+    pub(crate) fn put(path: impl Into<String>) -> Self {
+        Self::new(Method::PUT, path)
     }
 
     pub(crate) fn patch(path: impl Into<String>) -> Self {
@@ -85,6 +101,10 @@ impl Call {
         Self { body: Some(body), ..self }
     }
 
+    pub(crate) fn when(self, condition: Condition) -> Self {
+        Self { condition: Some(condition), ..self }
+    }
+
     pub(crate) fn show(self, show: fn(&Value) -> String) -> Self {
         Self { show, ..self }
     }
@@ -101,6 +121,12 @@ impl Call {
     pub(crate) fn succeeded(self, succeeded: fn(&Value) -> bool) -> Self {
         Self { succeeded, ..self }
     }
+}
+
+/// Encodes a text as one segment of a path.
+pub(crate) fn path_segment(text: &str) -> String {
+    // In a form, a plus sign is a space; in a path, it is a plus sign.
+    byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
 }
 
 /// The flags that select a page of a list.
@@ -142,11 +168,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absent_parameters_and_fields_are_not_sent() {
+    fn parameters_and_fields_are_encoded_and_absent_ones_are_not_sent() {
         let call = Call::get("/v1/x").query(&[("a", Some("1&2".into())), ("b", None)]);
         assert_eq!(call.path, "/v1/x?a=1%262");
         assert_eq!(Call::get("/v1/x").query(&[("b", None)]).path, "/v1/x");
         assert_eq!(call.query(&[("c", Some("3".into()))]).path, "/v1/x?a=1%262&c=3");
+        assert_eq!(path_segment("svix:a b/c+d?é"), "svix%3Aa%20b%2Fc%2Bd%3F%C3%A9");
         let call = Call::post("/v1/x").fields([("a", "é\"".into()), ("b", Value::Null), ("c", false.into())]);
         assert_eq!(call.body.as_deref(), Some(r#"{"a":"é\"","c":false}"#));
     }

@@ -1,11 +1,14 @@
 //! Sends a request to the server over HTTP/1.1 and reads the response. Every wait has a timeout, and the size of a
 //! response is limited.
 
+use super::call::Condition;
 use super::reach::has_invalid_port;
 use super::{Call, Failure, json_text, tls};
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
-use http::{HeaderValue, Request, StatusCode, Uri};
+use http::header::{
+    AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, HeaderName, IF_MATCH, IF_NONE_MATCH, USER_AGENT,
+};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -35,6 +38,21 @@ pub(crate) struct ApiClient {
     /// The path of the URL, which is prepended to the path of every call.
     prefix: String,
     authorization: Option<HeaderValue>,
+}
+
+/// A completely received response.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: StatusCode,
+    headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Response {
+    /// Returns the value of a header, or `None` if it is absent or not text.
+    pub(crate) fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
 }
 
 impl ApiClient {
@@ -80,8 +98,8 @@ impl ApiClient {
         })
     }
 
-    /// Sends a call and returns the body of the response. A status other than 2xx is an error.
-    pub(crate) async fn call(&self, call: &Call) -> Result<String, Failure> {
+    /// Sends a call and returns the response, whatever its status.
+    pub(crate) async fn exchange(&self, call: &Call) -> Result<Response, Failure> {
         let stream = self.connect().await?;
         let exchange = async {
             match self.is_tls {
@@ -92,10 +110,24 @@ impl ApiClient {
         let late =
             || self.unreachable(format!("no complete response within {}s", RESPONSE_TIMEOUT.as_secs()));
         let exchanged = timeout(RESPONSE_TIMEOUT, exchange).await.map_err(|_| late())?;
-        let (status, body) = exchanged.map_err(|error| self.unreachable(format!("{error:#}")))?;
-        if !status.is_success() {
-            return Err(Failure::from_response(status.as_u16(), &body));
+        exchanged.map_err(|error| self.unreachable(format!("{error:#}")))
+    }
+
+    /// Sends a call and returns the response. A status other than 2xx is an error.
+    async fn accepted(&self, call: &Call) -> Result<Response, Failure> {
+        let response = self.exchange(call).await?;
+        match response.status.is_success() {
+            true => Ok(response),
+            false => Err(Failure::from_response(response.status.as_u16(), &response.body)),
         }
+    }
+
+    /// Sends a call and returns the body of the response. A status other than 2xx is an error.
+    pub(crate) async fn call(&self, call: &Call) -> Result<String, Failure> {
+        self.text(&self.accepted(call).await?.body)
+    }
+
+    fn text(&self, body: &Bytes) -> Result<String, Failure> {
         String::from_utf8(body.to_vec()).map_err(|_| self.unreadable("it is not UTF-8"))
     }
 
@@ -107,11 +139,28 @@ impl ApiClient {
     /// response must not be mistaken for an empty one.
     pub(crate) async fn call_json(&self, call: &Call) -> Result<(String, Value), Failure> {
         let text = self.call(call).await?;
-        let value = if text.is_empty() { Ok(Value::Null) } else { json_text::parse(&text) };
+        let value = self.json(call, &text)?;
+        Ok((text, value))
+    }
+
+    /// Sends a call and returns the body of the response as JSON, and the ETag of the object that it shows.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error like [`call_json`](Self::call_json), and if the response has no ETag.
+    pub(crate) async fn call_tagged(&self, call: &Call) -> Result<(Value, String), Failure> {
+        let response = self.accepted(call).await?;
+        let value = self.json(call, &self.text(&response.body)?)?;
+        let tag = response.header(&ETAG).ok_or_else(|| self.unreadable("it has no ETag"))?;
+        Ok((value, tag.to_owned()))
+    }
+
+    fn json(&self, call: &Call, text: &str) -> Result<Value, Failure> {
+        let value = if text.is_empty() { Ok(Value::Null) } else { json_text::parse(text) };
         let value = value.map_err(|why| self.unreadable(&why))?;
         match call.required.filter(|field| value.get(field).is_none()) {
             Some(field) => Err(self.unreadable(&format!("it has no field {field}"))),
-            None => Ok((text, value)),
+            None => Ok(value),
         }
     }
 
@@ -119,17 +168,17 @@ impl ApiClient {
         Failure::Unreadable { text: format!("cannot read the response of {}: {why}", self.url) }
     }
 
-    async fn send<S>(&self, stream: S, call: &Call) -> anyhow::Result<(StatusCode, Bytes)>
+    async fn send<S>(&self, stream: S, call: &Call) -> anyhow::Result<Response>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let connection = tokio::spawn(connection);
         let answer = sender.send_request(self.request(call)?).await?;
-        let status = answer.status();
+        let (status, headers) = (answer.status(), answer.headers().clone());
         let body = Limited::new(answer.into_body(), RESPONSE_BYTES_MAX).collect().await;
         connection.abort();
-        Ok((status, body.map_err(anyhow::Error::from_boxed)?.to_bytes()))
+        Ok(Response { status, headers, body: body.map_err(anyhow::Error::from_boxed)?.to_bytes() })
     }
 
     /// Returns the host without the brackets of an IPv6 address, for name resolution and certificate verification.
@@ -156,6 +205,11 @@ impl ApiClient {
         }
         if let Some(key) = &call.idempotency_key {
             request = request.header("idempotency-key", format!("\"{key}\""));
+        }
+        match &call.condition {
+            Some(Condition::IfMatch(tag)) => request = request.header(IF_MATCH, tag),
+            Some(Condition::IfNoneMatch) => request = request.header(IF_NONE_MATCH, "*"),
+            None => {}
         }
         if call.body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");

@@ -29,7 +29,23 @@ pub(crate) fn problem(kind: &str, title: &str, detail: &str) -> Value {
     json!({"type": format!("tag:posthaste,2026:problem/{kind}"), "title": title, "detail": detail})
 }
 
+/// The maximum number of errors in the message of [`Failure::refuse`].
+const ERRORS_MAX: usize = 20;
+
 impl Failure {
+    /// Returns a usage error that lists the given errors, one per line, or `Ok` if there are none.
+    pub(super) fn refuse(errors: &[String]) -> Result<(), Self> {
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let mut lines: Vec<String> =
+            errors.iter().take(ERRORS_MAX).map(|error| table::visible(error)).collect();
+        if errors.len() > ERRORS_MAX {
+            lines.push(format!("and {} more", errors.len() - ERRORS_MAX));
+        }
+        Err(Self::Usage(lines.join("\n")))
+    }
+
     /// Creates a failure from a response with a status other than 2xx.
     pub(super) fn from_response(status: u16, body: &[u8]) -> Self {
         let problem: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
@@ -81,7 +97,8 @@ impl Failure {
         problem.to_string()
     }
 
-    fn detail(&self) -> String {
+    /// Returns the message without advice.
+    pub(super) fn detail(&self) -> String {
         match self {
             Self::Local(text)
             | Self::Usage(text)
@@ -149,6 +166,16 @@ mod tests {
             let is_problem = body.starts_with('{');
             assert_eq!(failure.is_not_found(), status == 404 && is_problem, "{status} {body}");
         }
+    }
+
+    #[test]
+    fn errors_are_listed_up_to_a_limit() {
+        let errors =
+            |count: usize| (0..count).map(|number| format!("error\u{7} {number}")).collect::<Vec<_>>();
+        assert_eq!(Failure::refuse(&[]), Ok(()));
+        let message = |count| Failure::refuse(&errors(count)).expect_err("errors").to_string();
+        assert_eq!(message(1), "error\u{fffd} 0");
+        assert_eq!((message(20).lines().count(), message(21).lines().last()), (20, Some("and 1 more")));
     }
 
     #[test]

@@ -1,11 +1,18 @@
 //! `posthaste subscription …`: manages subscriptions.
 
 use super::call::Page;
-use super::table::{self, Record};
+use super::table::{self, Column, Record};
 use super::{Call, Reach};
 use clap::{Args, Subcommand, value_parser};
 use posthaste_core::duration;
 use serde_json::Value;
+
+const MATCH_HELP: &str = "\
+No event is sent. Subscriptions of the tenant are listed with the pattern that matches the type, the filter clause that
+decides, and the reason if they do not match.
+
+Example:
+  posthaste subscription match --type order.paid --attributes '{\"region\":\"eu\"}'";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SubscriptionCommand {
@@ -88,6 +95,23 @@ pub(crate) enum SubscriptionCommand {
         #[command(flatten)]
         reach: Reach,
     },
+    /// Show which subscriptions match an event, and which pattern or filter clause decides
+    #[command(after_help = MATCH_HELP)]
+    Match {
+        /// Type of the event, such as order.paid
+        #[arg(short = 't', long = "type", value_name = "TYPE")]
+        event_type: String,
+        /// Attributes of the event, such as {"region":"eu"} [default: none]
+        #[arg(short, long, value_name = "JSON", value_parser = parse_attributes)]
+        attributes: Option<String>,
+        /// Tenant of the event [default: none]
+        #[arg(long, value_name = "TENANT")]
+        tenant: Option<String>,
+        #[command(flatten)]
+        page: Page,
+        #[command(flatten)]
+        reach: Reach,
+    },
     /// Send a test event to the receiver
     #[command(after_help = "Example:\n  posthaste subscription test 7")]
     Test(One),
@@ -136,6 +160,15 @@ const SUBSCRIPTION: Record = Record {
     key: "ID",
 };
 
+const MATCHES: [Column; 6] = [
+    ("ID", "subscription_id"),
+    ("UID", "uid"),
+    ("MATCHED", "matched"),
+    ("PATTERN", "pattern"),
+    ("CLAUSE", "clause"),
+    ("REASON", "reason"),
+];
+
 impl SubscriptionCommand {
     pub(super) fn call(&self) -> (Call, &Reach) {
         let path = |id: &i64| format!("/v1/subscriptions/{id}");
@@ -183,6 +216,14 @@ impl SubscriptionCommand {
                     reach,
                 )
             }
+            Self::Match { event_type, attributes, tenant, page, reach } => {
+                let call = Call::get("/v1/subscriptions/match").query(&[
+                    ("event_type", Some(event_type.clone())),
+                    ("attributes", attributes.clone()),
+                    ("tenant", tenant.clone()),
+                ]);
+                (call.page(page).list(|answer| table::list(&MATCHES, "no subscriptions", answer)), reach)
+            }
             Self::Test(One { id, reach }) => {
                 let call = Call::post(format!("{}/test", path(id)));
                 let call = call.show(|answer| outcome("delivered", answer) + &response_body(answer));
@@ -200,6 +241,14 @@ fn parse_overlap(text: &str) -> Result<u64, String> {
     let seconds = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
     let whole = duration::parse(text).filter(|time| time.subsec_nanos() == 0).map(|time| time.as_secs());
     seconds.or(whole).ok_or_else(|| "expected a duration in whole seconds, such as 30s or 24h".to_owned())
+}
+
+/// Checks that a text is a JSON object and returns it unchanged. The server checks its members.
+fn parse_attributes(text: &str) -> Result<String, String> {
+    let is_object = serde_json::from_str::<Value>(text).is_ok_and(|value| value.is_object());
+    is_object
+        .then(|| text.to_owned())
+        .ok_or_else(|| r#"expected an object such as {"region":"eu"}"#.to_owned())
 }
 
 fn shown(answer: &Value) -> String {
@@ -247,6 +296,27 @@ mod tests {
         assert_eq!(response_body(&bad), "");
         let body = response_body(&json!({"response_body": "no\u{1b}[31m such shop"}));
         assert!(body.starts_with("response body: no") && !body.contains('\u{1b}'), "{body:?}");
+    }
+
+    #[test]
+    fn matches_are_formatted() {
+        let answer = json!({
+            "items": [
+                {"subscription_id": 7, "uid": "a", "matched": true, "pattern": "order.*",
+                 "clause": "#/all/1 {\"exact\":{\"region\":\"eu\"}}", "reason": null},
+                {"subscription_id": 8, "uid": null, "matched": false, "pattern": null, "clause": null,
+                 "reason": "paused"}
+            ],
+            "next_cursor": null
+        });
+        let expected = "\
+ID  UID  MATCHED  PATTERN  CLAUSE                             REASON
+7   a    yes      order.*  #/all/1 {\"exact\":{\"region\":\"eu\"}}  -
+8   -    no       -        -                                  paused
+";
+        assert_eq!(table::list(&MATCHES, "no subscriptions", &answer), expected);
+        assert!(parse_attributes("[]").is_err() && parse_attributes("{").is_err());
+        assert_eq!(parse_attributes(r#"{"a": 1.0}"#).as_deref(), Ok(r#"{"a": 1.0}"#));
     }
 
     #[test]

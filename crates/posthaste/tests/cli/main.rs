@@ -2,6 +2,7 @@
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod bench;
+mod configuration;
 mod contexts;
 mod help;
 mod https;
@@ -13,6 +14,7 @@ mod print_roles;
 mod reference;
 mod secret_files;
 mod settings;
+mod stub;
 
 use posthaste_testkit::commands::{Dev, Ran, Running, run};
 use posthaste_testkit::processes::Program;

@@ -110,7 +110,9 @@ fn client_commands() -> Vec<String> {
 fn command_line() -> clap::Command {
     let command = Cli::command().arg(Reach::json_arg().global(true)).args(Reach::server_args());
     client_commands().iter().fold(command, |command, name| {
-        command.mut_subcommand(name, |client| client.args(Reach::server_args().map(|arg| arg.global(true))))
+        command.mut_subcommand(name, |client| {
+            client.args(Reach::server_args_of(name).map(|arg| arg.global(true)))
+        })
     })
 }
 
@@ -273,6 +275,8 @@ mod tests {
             "posthaste -u http://h event -j list --key k",
             "posthaste --json --context prod stats",
             "posthaste stats --context prod -j",
+            "posthaste import svix bundle.json --server http://h -j",
+            "posthaste --url http://h -j import svix --url https://sender.example",
         ] {
             let (cli, json) = parse(&words(line)).expect(line);
             assert!(json, "{line}");

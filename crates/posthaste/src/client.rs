@@ -13,6 +13,7 @@ mod event;
 mod exchange;
 mod explain;
 mod failure;
+mod import;
 mod input;
 mod json_text;
 mod key;
@@ -71,6 +72,9 @@ pub(crate) enum Resource {
     /// List changes made by people
     #[command(subcommand, after_help = "Example:\n  posthaste audit list --limit 10")]
     Audit(audit::AuditCommand),
+    /// Import the endpoints of another webhook sender as subscriptions
+    #[command(subcommand, after_help = import::HELP)]
+    Import(import::ImportCommand),
     /// Explain where an event was routed, and why
     #[command(after_help = "Example:\n  posthaste explain 42")]
     Explain(explain::Explain),
@@ -117,6 +121,7 @@ impl Resource {
             Self::Explain(explain) => explain.call(),
             Self::Stats(stats) => stats.call(),
             Self::System(system) => system.call(),
+            Self::Import(source) => return source.run().await,
             Self::Doctor(doctor) => return doctor.run().await,
             Self::Reseal(reseal) => return reseal.run().await,
             Self::Login(login) => return login.run().await,

@@ -1,4 +1,5 @@
-//! Subscriptions as a file ([`configuration`](super::configuration)) describes them. Compares them with those of the server and writes the differences by uid, each on the condition that
+//! Subscriptions as a file ([`configuration`](super::configuration)) or another sender ([`import`](super::import))
+//! describes them. Compares them with those of the server and writes the differences by uid, each on the condition that
 //! the subscription was not changed since it was read.
 
 mod fields;
@@ -106,10 +107,20 @@ impl Stored {
     }
 }
 
+/// What happens to the fields of a stored subscription that the desired one does not describe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Undescribed {
+    /// They get their defaults.
+    Reset,
+    /// They are kept.
+    Keep,
+}
+
 /// Writes subscriptions to a server, or finds out what it would write.
 pub(super) struct Writer<'a> {
     pub(super) server: &'a ApiClient,
     pub(super) is_dry_run: bool,
+    pub(super) undescribed: Undescribed,
     pub(super) secrets: Secrets,
 }
 
@@ -170,7 +181,7 @@ impl Writer<'_> {
             changed,
             ..Row::new(desired.identity.clone(), outcome)
         };
-        let changed = self.changed(desired, listed);
+        let changed = self.changed(&self.completed(desired, listed), listed);
         if changed.is_empty() {
             return Ok(row(Outcome::Unchanged, changed));
         }
@@ -178,12 +189,24 @@ impl Writer<'_> {
             return Ok(row(Outcome::Change, changed));
         }
         let (current, tag) = self.read(&desired.identity, listed).await?;
-        let changed = self.changed(desired, &current);
+        let desired = self.completed(desired, &current);
+        let changed = self.changed(&desired, &current);
         if changed.is_empty() {
             return Ok(row(Outcome::Unchanged, changed));
         }
-        self.send(desired, Some(&current), Condition::IfMatch(tag)).await?;
+        self.send(&desired, Some(&current), Condition::IfMatch(tag)).await?;
         Ok(row(Outcome::Change, changed))
+    }
+
+    /// Returns the subscription as it should be, including the fields that are kept.
+    fn completed(&self, desired: &Desired, stored: &Value) -> Desired {
+        match self.undescribed {
+            Undescribed::Reset => desired.clone(),
+            Undescribed::Keep => Desired {
+                identity: desired.identity.clone(),
+                fields: fields::completed(&desired.fields, stored),
+            },
+        }
     }
 
     /// Returns the names of the fields to write.
@@ -220,7 +243,7 @@ impl Writer<'_> {
 }
 
 /// Returns the path of a subscription.
-fn path(subscription: &Value) -> Result<String, Failure> {
+pub(super) fn path(subscription: &Value) -> Result<String, Failure> {
     let id = subscription["id"].as_i64();
     let id =
         id.ok_or_else(|| Failure::Unreadable { text: "a subscription in the response has no id".to_owned() });

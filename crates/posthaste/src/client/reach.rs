@@ -52,7 +52,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl SecretVariable {
-    fn of(name: &'static str) -> Self {
+    pub(super) fn of(name: &'static str) -> Self {
         let file = variable(&format!("{name}_FILE")).map(PathBuf::from);
         Self { name, value: variable(name).map(Secret::new), file }
     }
@@ -85,6 +85,19 @@ impl Environment {
 }
 
 impl Reach {
+    /// Returns the flags that select a server, for the named command. In `import`, `--url` is the sender from which
+    /// subscriptions are imported, so that the server is `--server` there.
+    pub(crate) fn server_args_of(command: &str) -> [Arg; 3] {
+        let renamed = |arg: Arg| match arg.get_id() == URL && command == "import" {
+            true => arg
+                .short(None)
+                .long("server")
+                .help(format!("URL of the Posthaste server [env: POSTHASTE_URL] [default: {DEFAULT_URL}]")),
+            false => arg,
+        };
+        Self::server_args().map(renamed)
+    }
+
     /// Returns the flags that select a server. They are accepted before and after the subcommand.
     pub(crate) fn server_args() -> [Arg; 3] {
         [

@@ -13,12 +13,14 @@ const PREFIXES: [&str; 2] = ["POSTHASTE_", "OUTBOX_"];
 const CONFIG: &str = "POSTHASTE_CONFIG";
 
 /// Variables that are not server settings: they are used by client commands and tests.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 9] = [
     "POSTHASTE_SEED",
     "POSTHASTE_BLESS",
     "POSTHASTE_URL",
     "POSTHASTE_KEY",
     "POSTHASTE_KEY_FILE",
+    "POSTHASTE_IMPORT_TOKEN",
+    "POSTHASTE_IMPORT_TOKEN_FILE",
     "POSTHASTE_CONTEXT",
     "POSTHASTE_BENCH_DATABASE_URL",
 ];
@@ -100,6 +102,7 @@ mod tests {
             ("POSTHASTE_URL", "http://h", false),
             ("POSTHASTE_KEY", "k", false),
             ("POSTHASTE_KEY_FILE", "k", false),
+            ("POSTHASTE_IMPORT_TOKEN", "t", false),
             ("POSTHASTE_ROOT_KEY_FILE", "k", false),
             ("POSTHASTE_LEASE_FILE", "k", true),
             ("POSTHASTE_CONTEXT", "prod", false),

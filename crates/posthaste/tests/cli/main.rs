@@ -6,6 +6,7 @@ mod configuration;
 mod contexts;
 mod help;
 mod https;
+mod import;
 mod json_errors;
 mod lane;
 mod operations;

@@ -2,7 +2,7 @@
 //! server, and writes the differences. Everything that can be checked is checked before the first write.
 
 use super::document;
-use crate::client::desired::{Desired, Identity, Outcome, Report, Secrets, Stored, Writer};
+use crate::client::desired::{Desired, Identity, Outcome, Report, Secrets, Stored, Undescribed, Writer};
 use crate::client::{ApiClient, Failure, Reach, input, print};
 use crate::progress::Progress;
 use clap::Args;
@@ -81,7 +81,8 @@ impl Apply {
         report: &mut Report,
     ) -> Result<(), Failure> {
         let secrets = if self.write_secrets { Secrets::Write } else { Secrets::Keep };
-        let writer = Writer { server, is_dry_run: self.dry_run, secrets };
+        let undescribed = Undescribed::Reset;
+        let writer = Writer { server, is_dry_run: self.dry_run, undescribed, secrets };
         let progress = Progress::new(true);
         for (place, entry) in desired.iter().enumerate() {
             progress.at(place as u64, Some(desired.len() as u64), &entry.identity.to_string());

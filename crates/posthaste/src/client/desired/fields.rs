@@ -47,6 +47,21 @@ pub(crate) enum Secrets {
     Write,
 }
 
+/// Returns the desired fields, completed by those of the stored subscription that are not described. Headers are
+/// completed one by one.
+pub(crate) fn completed(desired: &Map<String, Value>, stored: &Value) -> Map<String, Value> {
+    let shown = FIELDS.into_iter().filter_map(|field| Some((field.to_owned(), stored.get(field)?.clone())));
+    let mut fields: Map<String, Value> = shown.filter(|(_, value)| !value.is_null()).collect();
+    fields.extend(desired.clone());
+    let described = public_headers(desired.get("headers"));
+    let others = stored.get("headers").and_then(Value::as_object).into_iter().flatten();
+    let others: Vec<_> = others.filter(|(name, _)| described.get(name.to_lowercase()).is_none()).collect();
+    if let Some(headers) = fields.get_mut("headers").and_then(Value::as_object_mut) {
+        headers.extend(others.into_iter().map(|(name, value)| (name.clone(), value.clone())));
+    }
+    fields
+}
+
 /// Returns the fields whose values differ.
 pub(crate) fn changed(desired: &Map<String, Value>, stored: &Value) -> Vec<&'static str> {
     let differs =
@@ -286,6 +301,25 @@ mod tests {
         assert_eq!(body(None, &desired, Some(&stored), Secrets::Write), desired);
         assert_eq!(body(None, &desired, None, Secrets::Keep), desired);
         assert!(names_secrets(&desired) && !names_secrets(&map(stored)));
+    }
+
+    #[test]
+    fn fields_that_are_not_described_are_completed() {
+        let described =
+            map(json!({"event_types": ["b"], "active": false, "headers": {"X-A": "2"}, "secret": "s"}));
+        let added = json!({
+            "filter": {"exact": {"channel": "eu"}}, "headers": {"x-a": "1", "authorization": {"secret": true}},
+            "auth": {"bearer": {}}
+        });
+        let stored = with(shown(), added.clone());
+        let completed = completed(&described, &stored);
+        assert_eq!(changed(&completed, &stored), ["event_types", "active", "headers"]);
+        assert_eq!(completed["headers"], json!({"X-A": "2", "authorization": {"secret": true}}));
+        for field in ["filter", "auth"] {
+            assert_eq!(completed[field], added[field], "{field}");
+        }
+        assert_eq!((&completed["secret"], completed.get("timeout")), (&"s".into(), None));
+        assert_eq!(missing_secrets(&completed, Some(&stored)), [""; 0]);
     }
 
     #[test]

@@ -116,6 +116,7 @@ fn every_block_of_a_guide_is_run() {
         ("docs/api.md", vec!["batch", "cli", "keys", "page", "problem", "publish", "sql"]),
         ("docs/concepts.md", vec![]),
         ("docs/configuration.md", vec!["contexts", "settings-file"]),
+        ("docs/migrating.md", vec![]),
         ("docs/orders.md", vec!["audit", "call", "lane", "send"]),
         ("docs/poolers.md", vec![]),
         (

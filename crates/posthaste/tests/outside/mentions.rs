@@ -29,10 +29,12 @@ const PAGES: [&str; 20] = [
 ];
 
 /// Variables that are not server settings: they are used by client commands, tests and scripts.
-const OTHER_VARIABLES: [&str; 7] = [
+const OTHER_VARIABLES: [&str; 9] = [
     "POSTHASTE_BLESS",
     "POSTHASTE_CONFIG",
     "POSTHASTE_CONTEXT",
+    "POSTHASTE_IMPORT_TOKEN",
+    "POSTHASTE_IMPORT_TOKEN_FILE",
     "POSTHASTE_KEY",
     "POSTHASTE_KEY_FILE",
     "POSTHASTE_SEED",

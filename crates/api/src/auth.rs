@@ -13,6 +13,7 @@ use http::{Extensions, HeaderMap};
 use posthaste_core::KeyId;
 use posthaste_core::audit::Actor;
 use posthaste_core::ports::{ApiKey, KeyHash, KeyRole, KeyStore as _, Stores};
+use posthaste_core::tenant::Tenant;
 use posthaste_services::metrics::AuthFailure;
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
@@ -70,11 +71,50 @@ impl Holder {
         }
     }
 
+    /// Returns the objects that the key may see and change.
+    pub(crate) fn scope(&self) -> Scope {
+        match self {
+            Self::Root => Scope::default(),
+            Self::Key(key) => Scope::of(key.tenant.clone()),
+        }
+    }
+
     /// Returns the actor to record in the audit.
     pub(crate) fn actor(&self, address: Option<IpAddr>) -> Actor {
         match self {
             Self::Root => Actor::root(address),
             Self::Key(key) => Actor::key(key.id, key.name.clone(), address),
+        }
+    }
+}
+
+/// The objects that a key may see and change: those of one tenant, or of all tenants. Handlers get it as an extension
+/// of the request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Scope(Option<Tenant>);
+
+impl Scope {
+    pub(crate) const fn of(tenant: Option<Tenant>) -> Self {
+        Self(tenant)
+    }
+
+    /// Returns the tenant to which the key is bound, or `None` if it may see all tenants.
+    pub(crate) const fn tenant(&self) -> Option<&Tenant> {
+        self.0.as_ref()
+    }
+
+    /// Returns whether the key may see an object of `owner`.
+    pub(crate) fn allows(&self, owner: Option<&Tenant>) -> bool {
+        self.0.is_none() || self.0.as_ref() == owner
+    }
+
+    /// Returns the tenant by which a list is filtered, or `None` if no object can match: the key is bound to a tenant
+    /// and the filter asks for another one.
+    pub(crate) fn restrict(&self, filter: Option<Tenant>) -> Option<Option<Tenant>> {
+        match (&self.0, filter) {
+            (None, filter) => Some(filter),
+            (Some(bound), None) => Some(Some(bound.clone())),
+            (Some(bound), Some(filter)) => (*bound == filter).then_some(Some(filter)),
         }
     }
 }
@@ -118,6 +158,7 @@ pub(crate) async fn admit<S: Stores>(
         Ok(holder) => {
             let caller = Caller(holder.key_id());
             request.extensions_mut().insert(holder.actor(address));
+            request.extensions_mut().insert(holder.scope());
             let counted = api.responses.count(next.run(request).await);
             let mut response = counted.unwrap_or_else(Problem::into_response);
             response.extensions_mut().insert(caller);

@@ -142,7 +142,8 @@ impl<S: Stores> TestApi<S> {
 
     pub(crate) async fn key(&self, role: KeyRole) -> String {
         let key = format!("a-key-of-role-{}", role.as_str());
-        let made = self.h.store.keys().create_key("test".to_owned(), role, None, key_hash(&key), actor(), T0).await;
+        let made =
+            self.h.store.keys().create_key("test".to_owned(), role, None, key_hash(&key), actor(), T0).await;
         made.expect("a key");
         key
     }

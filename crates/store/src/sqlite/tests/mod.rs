@@ -10,6 +10,7 @@ mod roles;
 use std::path::PathBuf;
 
 use posthaste_core::Timestamp;
+use posthaste_core::attributes::Attributes;
 use posthaste_core::event::{EventType, ExternalEventId, NewEvent};
 use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
 use tempfile::TempDir;
@@ -60,5 +61,8 @@ fn event(external_id: Option<&str>, payload_bytes: usize) -> NewEvent {
         external_event_id: external_id.map(|id| ExternalEventId::parse(id).unwrap()),
         correlation_id: None,
         traceparent: None,
+        tracestate: None,
+        tenant: None,
+        attributes: Attributes::default(),
     }
 }

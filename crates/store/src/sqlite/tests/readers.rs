@@ -18,8 +18,10 @@ async fn key_lookup_does_not_wait_for_busy_readers() {
     const READERS: usize = 2;
     let fixture = Fixture::with(|options| crate::sqlite::SqliteOptions { readers: READERS, ..options });
     let (keys, hash) = (fixture.store.keys(), KeyHash([7; 32]));
-    let created =
-        keys.create_key("shop".to_owned(), KeyRole::Ingest, hash, Actor::root(None), NOW).await.unwrap();
+    let created = keys
+        .create_key("shop".to_owned(), KeyRole::Ingest, None, hash, Actor::root(None), NOW)
+        .await
+        .unwrap();
     let mut busy = Vec::new();
     for _ in 0..READERS {
         let (release, released) = mpsc::channel::<()>();

@@ -40,7 +40,7 @@ pub use headers::{AGENT, Delivery, RequestHeadersBuilder, Signer, delivery_heade
 pub use identity::{ClientIdentity, Fingerprint, IdentityError};
 pub use pool::KeepAlive;
 pub use request::{OutgoingRequest, ReadUpTo};
-pub use resolve::{Resolve, Resolving, SystemResolver};
+pub use resolve::{CachingResolver, Resolve, Resolving, SystemResolver};
 pub use trust::{Trust, TrustError};
 
 /// The default time limit for a whole exchange.
@@ -61,7 +61,7 @@ impl fmt::Debug for Sender {
 
 impl Sender {
     pub fn new(policy: EgressPolicy, trust: Trust, keep_alive: KeepAlive) -> Result<Self, TrustError> {
-        Self::with_resolver(policy, trust, keep_alive, SystemResolver::default())
+        Self::with_resolver(policy, trust, keep_alive, CachingResolver::new(SystemResolver))
     }
 
     pub fn with_resolver(

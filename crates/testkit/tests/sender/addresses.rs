@@ -119,7 +119,7 @@ async fn requests_that_the_policy_refuses_are_not_sent() {
     }
     assert_eq!(receiver.accepted(), 0);
     let local =
-        Sender::with_resolver(policy(), Trust::nobody(), KeepAlive::default(), SystemResolver::default());
+        Sender::with_resolver(policy(), Trust::nobody(), KeepAlive::default(), SystemResolver);
     let exchange = deliver(&local.expect("a sender"), &receiver.url("/hook")).await;
     assert_eq!(code(&exchange), "200");
 }

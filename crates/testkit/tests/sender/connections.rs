@@ -26,7 +26,7 @@ async fn hang_up(mut stream: TcpStream, closed: mpsc::UnboundedSender<()>) -> io
 }
 
 fn keeping(keep_alive: KeepAlive) -> Sender {
-    Sender::with_resolver(policy(), Trust::nobody(), keep_alive, SystemResolver::default()).expect("a sender")
+    Sender::with_resolver(policy(), Trust::nobody(), keep_alive, SystemResolver).expect("a sender")
 }
 
 #[tokio::test]

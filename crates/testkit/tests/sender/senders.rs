@@ -40,7 +40,7 @@ pub(crate) fn policy() -> EgressPolicy {
 
 /// Returns a sender that reuses the first connection to a host without delay, for tests that count connections.
 pub(crate) fn sender() -> Sender {
-    sender_with(SystemResolver::default(), Trust::nobody())
+    sender_with(SystemResolver, Trust::nobody())
 }
 
 pub(crate) fn sender_with(resolver: impl Resolve, trust: Trust) -> Sender {

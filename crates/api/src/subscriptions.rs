@@ -32,7 +32,7 @@ use posthaste_core::subscription::{
 };
 use posthaste_core::tenant::Tenant;
 use posthaste_core::{SecretRef, SubscriptionId};
-use posthaste_services::egress::EgressPolicy;
+use posthaste_services::sender::Sender;
 use serde::Serialize;
 use std::time::Duration;
 use utoipa::ToSchema;
@@ -263,7 +263,7 @@ pub(crate) async fn make<S: Stores>(
     let secret = SigningSecret::from_random(api.draw());
     let secret_ref = SecretRef::from_bits(u128::from_be_bytes(api.draw()));
     let place = SecretPlace { secret_ref, column: SecretColumn::Current };
-    let callback_url = allowed_url(&body.callback_url, api.outgoing.sender.policy())?;
+    let callback_url = allowed_url(&body.callback_url, &api.outgoing.sender)?;
     let sealed = api.outgoing.sealer.seal(&secret, place, api.draw());
     let new = NewSubscription {
         max_retry_limit: body.max_retry_limit.map(|limit| limit.0),
@@ -314,7 +314,7 @@ pub(crate) async fn change<S: Stores>(
     mut fields: Fields<'_>,
 ) -> Result<SubscriptionView, Problem> {
     let body = SubscriptionChange::read(&mut fields)?;
-    let allowed = |url: String| allowed_url(&url, api.outgoing.sender.policy());
+    let allowed = |url: String| allowed_url(&url, &api.outgoing.sender);
     let patch = SubscriptionPatch {
         event_types: body.event_type.0.map(EventTypePatterns::of),
         callback_url: body.callback_url.0.map(allowed).transpose()?,
@@ -380,10 +380,11 @@ fn timeout_of<S: Stores>(api: &ApiState<S>, text: Option<String>) -> Result<Opti
 
 /// Parses a URL and checks the parts of the address policy that need no DNS lookup. The resolved addresses are checked
 /// when a request is sent.
-fn allowed_url(text: &str, policy: &EgressPolicy) -> Result<CallbackUrl, Problem> {
+fn allowed_url(text: &str, sender: &Sender) -> Result<CallbackUrl, Problem> {
     let wrong = |detail: String| Problem::invalid("callback_url", detail);
-    let url = CallbackUrl::parse(text, policy.allow_http).map_err(|error| wrong(error.to_string()))?;
-    let checked = policy.check_url(url.as_str());
+    let allow_http = sender.policy().allow_http;
+    let url = CallbackUrl::parse(text, allow_http).map_err(|error| wrong(error.to_string()))?;
+    let checked = sender.check_url(url.as_str());
     checked.map_err(|error| wrong(format!("callback_url is not allowed: {error}")))?;
     Ok(url)
 }

@@ -40,7 +40,7 @@ pub async fn straight(receiver: &Receiver, connections: u32, count: u32) -> anyh
     let tally = Arc::new(Tally::new(count));
     receiver.count_on(&tally);
     let loopback = IpNet::from(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let policy = EgressPolicy { allow_http: true, allow_cidrs: vec![loopback] };
+    let policy = EgressPolicy { allow_http: true, allow_cidrs: vec![loopback], ..EgressPolicy::default() };
     let sender = Sender::new(policy, Trust::nobody(), KeepAlive::default())?;
     let to = sender.aim(&format!("http://{}{TAKES}", receiver.address));
     let to = Arc::new(

@@ -1,8 +1,11 @@
 //! The address policy: the URLs and addresses that requests may be sent to. The API checks URLs when they are
-//! set; the [`crate::sender`] checks the resolved addresses before each connection. Pure: no DNS lookups and
-//! no connections.
+//! set; the [`crate::sender`] checks the resolved addresses before each connection, and the address of a
+//! pooled connection before it is used again. Pure: no DNS lookups and no connections. The addresses of this
+//! host are an argument.
 
 mod address;
+mod own;
+mod ports;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,13 +16,21 @@ use posthaste_core::outcome::Failure;
 use url::{Host, Position, Url};
 
 pub use address::AddressRule;
+pub use own::OwnAddresses;
+pub use ports::AllowedPorts;
 
-/// The destinations allowed in addition to public addresses over https. The default allows no others.
+/// The rules for destinations. The default allows public addresses over https on any port. For an address, the
+/// first rule that applies decides: `deny_cidrs` refuses it, `allow_cidrs` allows it with any port, the built-in
+/// ranges and the addresses of this host refuse it, and then `allow_ports` decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EgressPolicy {
     pub allow_http: bool,
-    /// Networks whose addresses are always allowed.
+    /// Networks whose addresses are always refused.
+    pub deny_cidrs: Vec<IpNet>,
+    /// Networks whose addresses are allowed on any port, unless `deny_cidrs` contains them.
     pub allow_cidrs: Vec<IpNet>,
+    /// The ports allowed for addresses outside `allow_cidrs`.
+    pub allow_ports: AllowedPorts,
 }
 
 /// The reason why a URL, or an address that its host name resolves to, is refused.
@@ -41,8 +52,14 @@ pub enum Blocked {
         "{name} is this machine and is refused unless POSTHASTE_ALLOW_CIDRS contains its loopback address"
     )]
     LocalName { name: String },
+    #[error("{address} is in {network}, which POSTHASTE_DENY_CIDRS refuses")]
+    Denied { address: IpAddr, network: IpNet },
     #[error("{address} is {rule} and is refused unless POSTHASTE_ALLOW_CIDRS contains it")]
     Address { address: IpAddr, rule: AddressRule },
+    #[error(
+        "port {port} is refused: POSTHASTE_ALLOW_PORTS allows {allowed}, other ports need an address in POSTHASTE_ALLOW_CIDRS"
+    )]
+    PortRefused { port: u16, allowed: AllowedPorts },
     #[error("the host name has no address")]
     NoAddress,
 }
@@ -51,7 +68,10 @@ impl Blocked {
     /// Returns the error code reported for an attempt that is refused for this reason.
     pub const fn failure(&self) -> Failure {
         match self {
-            Self::LocalName { .. } | Self::Address { .. } => Failure::BlockedAddress,
+            Self::LocalName { .. }
+            | Self::Denied { .. }
+            | Self::Address { .. }
+            | Self::PortRefused { .. } => Failure::BlockedAddress,
             Self::NoAddress => Failure::DnsFailed,
             Self::NotAUrl(_)
             | Self::Scheme(_)
@@ -87,7 +107,7 @@ impl EgressPolicy {
     /// Checks a URL without resolving its host name. The URL parser normalizes every notation of an address
     /// (decimal, octal, hexadecimal, short, full-width, percent-encoded) before the rules are applied. The
     /// connection uses the parsed host, so no second parser can interpret it differently.
-    pub fn check_url(&self, text: &str) -> Result<Destination, Blocked> {
+    pub fn check_url(&self, text: &str, own: &OwnAddresses) -> Result<Destination, Blocked> {
         let url = Url::parse(text).map_err(|error| Blocked::NotAUrl(error.to_string()))?;
         let (tls, default_port) = match url.scheme() {
             "https" => (true, 443),
@@ -100,16 +120,16 @@ impl EgressPolicy {
         if url.fragment().is_some() {
             return Err(Blocked::Fragment);
         }
-        let host = match url.host() {
-            Some(Host::Domain(name)) => self.check_name(name)?,
-            Some(Host::Ipv4(address)) => self.check_literal(IpAddr::V4(address))?,
-            Some(Host::Ipv6(address)) => self.check_literal(IpAddr::V6(address))?,
-            None => return Err(Blocked::NotAUrl("it has no host".to_owned())),
-        };
         let port = url.port().unwrap_or(default_port);
         if port == 0 {
             return Err(Blocked::Port);
         }
+        let host = match url.host() {
+            Some(Host::Domain(name)) => self.check_name(name, port, own)?,
+            Some(Host::Ipv4(address)) => self.check_literal(IpAddr::V4(address), port, own)?,
+            Some(Host::Ipv6(address)) => self.check_literal(IpAddr::V6(address), port, own)?,
+            None => return Err(Blocked::NotAUrl("it has no host".to_owned())),
+        };
         let path = PathAndQuery::try_from(&url[Position::BeforePath..Position::AfterQuery])
             .map_err(|error| Blocked::NotAUrl(error.to_string()))?;
         let bare = match &host {
@@ -126,27 +146,51 @@ impl EgressPolicy {
 
     /// Checks the addresses that a host name resolved to. If one address is refused, all of them are, because
     /// a name that mixes public and private addresses may be an attempt to reach a private address.
-    pub fn check_addresses(&self, addresses: &[IpAddr]) -> Result<(), Blocked> {
+    pub fn check_addresses(
+        &self,
+        addresses: &[IpAddr],
+        port: u16,
+        own: &OwnAddresses,
+    ) -> Result<(), Blocked> {
         if addresses.is_empty() {
             return Err(Blocked::NoAddress);
         }
-        addresses.iter().try_for_each(|address| self.check_address(*address))
+        addresses.iter().try_for_each(|address| self.check_address(*address, port, own))
     }
 
-    pub fn check_address(&self, address: IpAddr) -> Result<(), Blocked> {
-        match address::refused_by(address) {
-            Some(rule) if !self.is_allowed(address) => Err(Blocked::Address { address, rule }),
-            Some(_) | None => Ok(()),
+    pub fn check_address(&self, address: IpAddr, port: u16, own: &OwnAddresses) -> Result<(), Blocked> {
+        if let Some(network) = self.denied_by(address) {
+            return Err(Blocked::Denied { address, network });
+        }
+        if self.is_allowed(address) {
+            return Ok(());
+        }
+        let own_rule = || own.contains(address).then_some(AddressRule::ThisHost);
+        match address::refused_by(address).or_else(own_rule) {
+            Some(rule) => Err(Blocked::Address { address, rule }),
+            None => self.check_port(port),
         }
     }
 
-    fn check_literal(&self, address: IpAddr) -> Result<DestinationHost, Blocked> {
-        self.check_address(address).map(|()| DestinationHost::Address(address))
+    fn check_port(&self, port: u16) -> Result<(), Blocked> {
+        if self.allow_ports.contains(port) {
+            return Ok(());
+        }
+        Err(Blocked::PortRefused { port, allowed: self.allow_ports.clone() })
+    }
+
+    fn check_literal(
+        &self,
+        address: IpAddr,
+        port: u16,
+        own: &OwnAddresses,
+    ) -> Result<DestinationHost, Blocked> {
+        self.check_address(address, port, own).map(|()| DestinationHost::Address(address))
     }
 
     /// Validates a host name and removes its trailing dot, which receivers do not need and certificates never
     /// contain.
-    fn check_name(&self, name: &str) -> Result<DestinationHost, Blocked> {
+    fn check_name(&self, name: &str, port: u16, own: &OwnAddresses) -> Result<DestinationHost, Blocked> {
         let name = name.strip_suffix('.').unwrap_or(name);
         let label_fits = |label: &str| (1..=63).contains(&label.len());
         if name.len() > 253 || !name.split('.').all(label_fits) {
@@ -155,10 +199,29 @@ impl EgressPolicy {
         // These names need no lookup (RFC 6761, section 6.3), so the API can refuse the URL when it is set.
         let is_local = name == "localhost" || name.ends_with(".localhost");
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-        if is_local && !loopback.into_iter().any(|address| self.is_allowed(address)) {
+        if is_local && !loopback.into_iter().any(|address| self.check_address(address, port, own).is_ok()) {
             return Err(Blocked::LocalName { name: name.to_owned() });
         }
+        // The name may resolve to an address in `allow_cidrs`, for which any port is allowed.
+        if self.allow_cidrs.is_empty() {
+            self.check_port(port)?;
+        }
         Ok(DestinationHost::Name(name.to_owned()))
+    }
+
+    /// Returns the network in `deny_cidrs` that contains `address`, in any notation: an IPv4 network also
+    /// contains the IPv6 addresses that are translated to its addresses on the way.
+    fn denied_by(&self, address: IpAddr) -> Option<IpNet> {
+        if self.deny_cidrs.is_empty() {
+            return None;
+        }
+        let embedded = address::embedded_ipv4(address).map(|inner| inner.map(IpAddr::V4));
+        let mapped = match address {
+            IpAddr::V4(address) => Some(IpAddr::V6(address.to_ipv6_mapped())),
+            IpAddr::V6(_) => None,
+        };
+        let forms = [Some(address), mapped].into_iter().chain(embedded).flatten();
+        forms.into_iter().find_map(|form| self.deny_cidrs.iter().find(|net| net.contains(&form)).copied())
     }
 
     /// Returns whether a network in the settings contains `address`. An IPv4-mapped address is reached over

@@ -1,16 +1,19 @@
 //! Sends one request and returns its outcome. Used for deliveries, verification challenges, test requests and
 //! orders, under one [`EgressPolicy`]. One deadline covers the whole exchange, and the size of the response
-//! is bounded. Redirects, proxies and decompression are not supported. A request is never resent after a byte
-//! of it was sent; retries are decided elsewhere.
+//! is bounded. Redirects and decompression are not supported, and a proxy is used only if the settings name
+//! one. A request is never resent after a byte of it was sent; retries are decided elsewhere.
 
 mod connect;
 mod connection;
 mod conversation;
 mod exchange;
 mod headers;
+mod host_addresses;
 mod identity;
 mod idle_limit;
+mod log_pause;
 mod pool;
+mod proxy;
 mod request;
 mod resolve;
 mod status_line;
@@ -29,16 +32,19 @@ use posthaste_core::job::TIMEOUT_MAX;
 use posthaste_core::outcome::{AttemptOutcome, Failure, classify};
 use tokio::time::{Instant, timeout_at};
 
-use crate::egress::{Destination, EgressPolicy};
+use crate::egress::{Blocked, Destination, EgressPolicy};
 use connect::Connector;
 use conversation::{ExchangeAttempt, ExchangeError, Progress, request};
 use pool::{Pool, Reused};
 use tls_clients::TlsClients;
 
+pub use connect::Egress;
 pub use exchange::Exchange;
 pub use headers::{AGENT, Delivery, RequestHeadersBuilder, Signer, delivery_headers, signed_headers};
+pub use host_addresses::HostAddresses;
 pub use identity::{ClientIdentity, Fingerprint, IdentityError};
 pub use pool::KeepAlive;
+pub use proxy::{BadProxyUrl, EgressProxy};
 pub use request::{OutgoingRequest, ReadUpTo};
 pub use resolve::{CachingResolver, Resolve, Resolving, SystemResolver};
 pub use trust::{Trust, TrustError};
@@ -60,18 +66,18 @@ impl fmt::Debug for Sender {
 }
 
 impl Sender {
-    pub fn new(policy: EgressPolicy, trust: Trust, keep_alive: KeepAlive) -> Result<Self, TrustError> {
-        Self::with_resolver(policy, trust, keep_alive, CachingResolver::new(SystemResolver))
+    pub fn new(egress: impl Into<Egress>, trust: Trust, keep_alive: KeepAlive) -> Result<Self, TrustError> {
+        Self::with_resolver(egress, trust, keep_alive, CachingResolver::new(SystemResolver))
     }
 
     pub fn with_resolver(
-        policy: EgressPolicy,
+        egress: impl Into<Egress>,
         trust: Trust,
         keep_alive: KeepAlive,
         resolver: impl Resolve,
     ) -> Result<Self, TrustError> {
         let tls = TlsClients::new(trust)?;
-        let connector = Connector { policy, resolver: Box::new(resolver), tls };
+        let connector = Connector::new(egress.into(), resolver, tls);
         Ok(Self { connector: Arc::new(connector), pool: Arc::new(Pool::new(keep_alive)) })
     }
 
@@ -79,9 +85,14 @@ impl Sender {
         &self.connector.policy
     }
 
+    /// Checks a URL with the current addresses of this host, as far as possible without a DNS lookup.
+    pub fn check_url(&self, url: &str) -> Result<Destination, Blocked> {
+        self.connector.check_url(url)
+    }
+
     /// Checks a URL as far as possible without a DNS lookup. The result can be used for several requests.
     pub fn aim(&self, url: &str) -> Result<Destination, Failure> {
-        self.connector.policy.check_url(url).map_err(|blocked| blocked.failure())
+        self.check_url(url).map_err(|blocked| blocked.failure())
     }
 
     /// Returns the identity with this certificate chain and key, parsed at its first use and cached.
@@ -143,7 +154,7 @@ impl Sender {
         }
         let origin = &*pool_key(to, identity.as_ref());
         let request = request(to, outgoing);
-        if let Some(Reused { connection, idle }) = self.pool.take(origin, Instant::now()) {
+        if let Some(Reused { connection, idle }) = self.take_allowed(origin) {
             let conversation = ExchangeAttempt { pool: &self.pool, origin, wanted, was_idle: Some(idle) };
             match conversation.run(connection, request.clone(), progress).await {
                 Ok(()) => return Ok(()),
@@ -158,6 +169,16 @@ impl Sender {
             Ok(()) => Ok(()),
             Err(ExchangeError::Failed(failure)) => Err(failure),
             Err(ExchangeError::Unsent) => Err(Failure::ConnectFailed),
+        }
+    }
+
+    /// Returns a pooled connection whose address the policy still allows. Closes the others that it finds.
+    fn take_allowed(&self, origin: &str) -> Option<Reused> {
+        loop {
+            let reused = self.pool.take(origin, Instant::now())?;
+            if self.connector.allows(reused.connection.peer()) {
+                return Some(reused);
+            }
         }
     }
 }

@@ -127,7 +127,7 @@ mod tests {
     #[tokio::test]
     async fn records_survive_a_crash() {
         let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
-        let policy = EgressPolicy { allow_http: true, allow_cidrs };
+        let policy = EgressPolicy { allow_http: true, allow_cidrs, ..EgressPolicy::default() };
         let sender = Sender::new(policy, Trust::system(), KeepAlive::default()).expect("a sender");
         let broker = TestBroker::start(Behaviour::Well).await;
         let url = broker.url();

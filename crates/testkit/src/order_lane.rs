@@ -133,7 +133,7 @@ impl<W, B> fmt::Debug for WorkerProcess<W, B> {
 /// Returns a sender that may use plain HTTP to loopback addresses.
 pub fn loopback_sender() -> Sender {
     let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
-    let policy = EgressPolicy { allow_http: true, allow_cidrs };
+    let policy = EgressPolicy { allow_http: true, allow_cidrs, ..EgressPolicy::default() };
     Sender::new(policy, Trust::nobody(), KeepAlive::default()).expect("a sender")
 }
 

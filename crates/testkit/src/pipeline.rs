@@ -48,7 +48,7 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
-        let policy = EgressPolicy { allow_http: true, allow_cidrs };
+        let policy = EgressPolicy { allow_http: true, allow_cidrs, ..EgressPolicy::default() };
         Self { slots: 256, deadline: Duration::from_secs(30), policy }
     }
 }

@@ -94,7 +94,7 @@ impl SampleApi {
 /// Returns the options for outgoing requests. Test events may be sent to this machine without TLS.
 fn outgoing() -> Outgoing {
     let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
-    let policy = EgressPolicy { allow_http: true, allow_cidrs };
+    let policy = EgressPolicy { allow_http: true, allow_cidrs, ..EgressPolicy::default() };
     Outgoing {
         sender: Sender::new(policy, Trust::nobody(), KeepAlive::default()).expect("a sender"),
         sealer: SecretSealer::new(None, PlainSecrets::Accepted),

@@ -30,6 +30,8 @@ pub enum AddressRule {
     Teredo,
     Discard,
     SegmentRouting,
+    /// An address of a network interface of this host.
+    ThisHost,
 }
 
 impl fmt::Display for AddressRule {
@@ -58,6 +60,7 @@ impl fmt::Display for AddressRule {
             Self::Teredo => "a Teredo address",
             Self::Discard => "in the discard-only block",
             Self::SegmentRouting => "a segment routing address",
+            Self::ThisHost => "an address of this host",
         })
     }
 }
@@ -126,7 +129,7 @@ const IPV6: &[(u128, u32, Rule)] = &[
 /// The block that contains all global unicast IPv6 addresses: 2000::/3.
 const IPV6_PUBLIC: (u128, u32) = (0x2000_u128 << 112, 3);
 
-/// Returns the rule that refuses `address`, or `None` if the address is public.
+/// Returns the built-in rule that refuses `address`, or `None` if the address is public.
 pub(super) fn refused_by(address: IpAddr) -> Option<AddressRule> {
     match address {
         IpAddr::V4(address) => {
@@ -151,4 +154,23 @@ pub(super) fn wrapped_ipv4(address: IpAddr) -> Option<Ipv4Addr> {
     let [.., a, b, c, d] = wrapping.octets();
     let wraps = matches!(refused_by(address), Some(Rule::Ipv4Mapped | Rule::Ipv4Compatible));
     wraps.then_some(Ipv4Addr::new(a, b, c, d))
+}
+
+/// Returns the IPv4 addresses to which a gateway may translate `address`: the address embedded in an
+/// IPv4-mapped, IPv4-compatible, IPv4-translated, NAT64 (with a prefix of 96 bits) or 6to4 address, and the
+/// server and the client of a Teredo address.
+pub(super) fn embedded_ipv4(address: IpAddr) -> [Option<Ipv4Addr>; 2] {
+    let IpAddr::V6(address) = address else { return [None, None] };
+    let bits = address.to_bits();
+    // Keeps the low 32 bits.
+    let at = |shift: u32| Ipv4Addr::from_bits((bits >> shift) as u32);
+    match refused_by(IpAddr::V6(address)) {
+        Some(Rule::Ipv4Mapped | Rule::Ipv4Compatible | Rule::Ipv4Translated | Rule::Nat64) => {
+            [Some(at(0)), None]
+        }
+        Some(Rule::SixToFour) => [Some(at(80)), None],
+        // The address of the client is stored inverted (RFC 4380, section 4).
+        Some(Rule::Teredo) => [Some(at(64)), Some(Ipv4Addr::from_bits(!at(0).to_bits()))],
+        Some(_) | None => [None, None],
+    }
 }

@@ -2,6 +2,7 @@
 //! has no task of its own, an exchange needs no context switch between threads.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
@@ -26,6 +27,9 @@ pub(super) struct Connection {
     /// The connection future, or `None` after the connection has ended. Pending requests then fail.
     driver: Option<Driver>,
     track: Track,
+    /// The address that was checked before the connection was opened. Behind a proxy, this is the address of
+    /// the receiver.
+    peer: SocketAddr,
 }
 
 /// The reason why there is no response.
@@ -46,12 +50,16 @@ pub(super) enum BodyEnd {
 }
 
 impl Connection {
-    pub(super) async fn open(stream: Stream, track: Track) -> hyper::Result<Self> {
+    pub(super) async fn open(stream: Stream, track: Track, peer: SocketAddr) -> hyper::Result<Self> {
         let (requests, driver) = http1::Builder::new()
             .max_buf_size(HEAD_BYTES_MAX)
             .handshake::<_, Full<Bytes>>(TokioIo::new(stream))
             .await?;
-        Ok(Self { requests, driver: Some(Box::pin(driver)), track })
+        Ok(Self { requests, driver: Some(Box::pin(driver)), track, peer })
+    }
+
+    pub(super) const fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
     pub(super) const fn track(&self) -> &Track {

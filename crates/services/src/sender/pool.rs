@@ -200,10 +200,11 @@ mod tests {
     const ORIGIN: &str = "http://receiver.example:80";
 
     async fn connection(listener: &TcpListener) -> Connection {
-        let tcp = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");
+        let peer = listener.local_addr().expect("an address");
+        let tcp = TcpStream::connect(peer).await.expect("a connection");
         let track = Track::new();
         let channel = Channel::Plain(Socket::new(tcp, track.clone()));
-        Connection::open(Stream::new(channel, track.clone()), track).await.expect("a connection")
+        Connection::open(Stream::new(channel, track.clone()), track, peer).await.expect("a connection")
     }
 
     async fn pool_of_two(keep_alive: KeepAlive) -> (Arc<Pool>, TcpListener) {

@@ -71,7 +71,7 @@ pub(crate) struct Options {
 impl Default for Options {
     fn default() -> Self {
         let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
-        let policy = EgressPolicy { allow_http: true, allow_cidrs };
+        let policy = EgressPolicy { allow_http: true, allow_cidrs, ..EgressPolicy::default() };
         Self {
             waiting_max: 1_000,
             runs_ingest: true,

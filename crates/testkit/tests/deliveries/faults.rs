@@ -181,7 +181,7 @@ async fn refused_by<S: Stores>(h: Harness<S>, policy: EgressPolicy, code: &str) 
 }
 
 pub(crate) async fn a_blocked_address_is_never_contacted<S: Stores>(h: Harness<S>) {
-    refused_by(h, EgressPolicy { allow_http: true, allow_cidrs: Vec::new() }, "BLOCKED_ADDRESS").await;
+    refused_by(h, EgressPolicy { allow_http: true, ..EgressPolicy::default() }, "BLOCKED_ADDRESS").await;
 }
 
 pub(crate) async fn disallowed_http_is_never_sent<S: Stores>(h: Harness<S>) {

@@ -225,7 +225,7 @@ fn sender_with(policy: EgressPolicy, resolver: impl Resolve) -> Sender {
 
 /// Returns the broker adapter for `place` and its receiver, if any. The receiver must be kept alive.
 async fn broker_at(place: Place, key: &IdempotencyKey) -> (HttpBroker, Option<Receiver>) {
-    let strict = || sender_with(EgressPolicy { allow_http: true, allow_cidrs: Vec::new() }, Nowhere);
+    let strict = || sender_with(EgressPolicy { allow_http: true, ..EgressPolicy::default() }, Nowhere);
     match place {
         Place::ClosedPort => (http_broker(loopback_sender(), &closed_port("/orders").await, PATIENT), None),
         Place::NoName => (http_broker(strict(), "http://broker.example/orders", PATIENT), None),

@@ -15,7 +15,7 @@ const CLOSING: &[u8] = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length:
 /// Returns a sender with scripted name resolution. The only non-public address that it allows is 127.0.0.1.
 fn narrow(resolver: Scripted) -> Sender {
     let allow_cidrs = vec!["127.0.0.1/32".parse().expect("a network")];
-    let policy = EgressPolicy { allow_http: true, allow_cidrs };
+    let policy = EgressPolicy { allow_http: true, allow_cidrs, ..EgressPolicy::default() };
     Sender::with_resolver(policy, Trust::nobody(), KeepAlive::default(), resolver).expect("a sender")
 }
 
@@ -118,8 +118,7 @@ async fn requests_that_the_policy_refuses_are_not_sent() {
         assert_eq!((code(&exchange).as_str(), exchange.bytes_written), (expected, false), "{url}");
     }
     assert_eq!(receiver.accepted(), 0);
-    let local =
-        Sender::with_resolver(policy(), Trust::nobody(), KeepAlive::default(), SystemResolver);
+    let local = Sender::with_resolver(policy(), Trust::nobody(), KeepAlive::default(), SystemResolver);
     let exchange = deliver(&local.expect("a sender"), &receiver.url("/hook")).await;
     assert_eq!(code(&exchange), "200");
 }

@@ -363,7 +363,7 @@ async fn urls_in_every_spelling_are_classified() {
 #[test]
 fn settings_allow_exactly_what_they_name() {
     let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
-    let policy = EgressPolicy { allow_http: true, allow_cidrs };
+    let policy = EgressPolicy { allow_http: true, allow_cidrs, ..EgressPolicy::default() };
     let rows = [
         ("http://example.com/", Verdict::Pass),
         ("HTTP://127.0.0.1:8080/", Verdict::Pass),

@@ -35,7 +35,8 @@ pub(crate) async fn answering(answer: &'static [u8]) -> Receiver {
 
 /// Returns an address policy that allows HTTP and loopback addresses.
 pub(crate) fn policy() -> EgressPolicy {
-    EgressPolicy { allow_http: true, allow_cidrs: vec!["127.0.0.0/8".parse().expect("a network")] }
+    let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
+    EgressPolicy { allow_http: true, allow_cidrs, ..EgressPolicy::default() }
 }
 
 /// Returns a sender that reuses the first connection to a host without delay, for tests that count connections.

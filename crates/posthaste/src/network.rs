@@ -2,7 +2,7 @@
 
 use crate::settings::Settings;
 use anyhow::Context as _;
-use posthaste_services::sender::{KeepAlive, Sender, Trust};
+use posthaste_services::sender::{Egress, HostAddresses, KeepAlive, Sender, Trust};
 use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -51,7 +51,13 @@ pub(crate) fn sender(settings: &Settings) -> anyhow::Result<Sender> {
              install the package ca-certificates, or set POSTHASTE_CA_FILE"
         );
     }
-    Ok(Sender::new(settings.egress.policy.clone(), trust, keep_alive(settings))?)
+    let own_addresses = HostAddresses::system();
+    own_addresses.check().context(
+        "cannot read the addresses of this host, which requests must not reach: allow netlink sockets \
+         (in a systemd unit, RestrictAddressFamilies must contain AF_NETLINK)",
+    )?;
+    let (policy, proxy) = (settings.egress.policy.clone(), settings.egress.proxy.clone());
+    Ok(Sender::new(Egress { policy, own_addresses, proxy }, trust, keep_alive(settings))?)
 }
 
 /// Returns limits that allow as many idle connections as a worker may have requests in flight, even to a single host.

@@ -85,9 +85,11 @@ fn read(
 
 fn egress_policy(values: &Values, open: &[IpNet]) -> Result<EgressPolicy, Problem> {
     let allow_http = values.value(&t::ALLOW_HTTP)? || !open.is_empty();
+    let deny_cidrs = values.get(&t::DENY_CIDRS).unwrap_or_default();
     let mut allow_cidrs = values.get(&t::ALLOW_CIDRS).unwrap_or_default();
     allow_cidrs.extend(open);
-    Ok(EgressPolicy { allow_http, allow_cidrs })
+    let allow_ports = values.value(&t::ALLOW_PORTS)?;
+    Ok(EgressPolicy { allow_http, deny_cidrs, allow_cidrs, allow_ports })
 }
 
 fn settings(values: &Values, open: &[IpNet]) -> Result<Settings, Problem> {
@@ -119,7 +121,11 @@ fn settings(values: &Values, open: &[IpNet]) -> Result<Settings, Problem> {
             payload_bytes_max: values.value(&t::PAYLOAD_BYTES_MAX)?,
             batch_events_max: values.value(&t::BATCH_EVENTS_MAX)?,
         },
-        egress: EgressSettings { policy: egress_policy(values, open)?, ca_file: values.get(&t::CA_FILE) },
+        egress: EgressSettings {
+            policy: egress_policy(values, open)?,
+            proxy: values.get(&t::EGRESS_PROXY),
+            ca_file: values.get(&t::CA_FILE),
+        },
         shutdown_grace: values.value(&t::SHUTDOWN_GRACE)?,
         log: LogSettings { filter: values.value(&t::LOG)?, format: values.value(&t::LOG_FORMAT)? },
         broker: BrokerSettings {
@@ -203,6 +209,7 @@ mod tests {
             ("POSTHASTE_DATABASE_URL", "postgres://u:hush@h/d"),
             ("POSTHASTE_DATABASE_URL_ROUTER", "postgres://u:hush@h/d?password=hush"),
             ("POSTHASTE_BROKER_HEADERS", "Authorization: hush"),
+            ("POSTHASTE_EGRESS_PROXY", "http://u:hush@proxy.example"),
         ];
         let command = [
             ("POSTHASTE_DATABASE_URL", "postgres://u@h/d"),

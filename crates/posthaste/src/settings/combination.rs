@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use posthaste_core::duration;
 use posthaste_core::job::REPORT_TIME;
 use posthaste_core::retry::{ORDER_BACKOFF_MAX, OrderRetryPolicy, RETRY_AFTER_MAX};
+use posthaste_services::egress::{Blocked, OwnAddresses};
 use posthaste_services::seal::PlainSecrets;
 use std::time::Duration;
 
@@ -86,15 +87,24 @@ fn longest_chain(policy: OrderRetryPolicy, send: Duration) -> Duration {
 }
 
 /// Checks the broker's URL against the egress policy, which applies to orders and webhooks. The addresses that the host
-/// resolves to are checked before each request.
+/// resolves to, and those of this host, are checked before each request.
 fn broker_and_egress(values: &Values, open: &[IpNet]) -> Option<Problem> {
     let url = values.get(&t::BROKER_URL)?;
     let policy = super::egress_policy(values, open).ok()?;
-    let blocked = policy.check_url(&url).err()?;
-    Some(if policy.allow_http {
-        conflict(values, &t::BROKER_URL, &t::ALLOW_CIDRS, blocked.to_string())
-    } else {
-        conflict(values, &t::BROKER_URL, &t::ALLOW_HTTP, blocked.to_string())
+    let blocked = policy.check_url(&url, &OwnAddresses::default()).err()?;
+    let why = blocked.to_string();
+    Some(match blocked {
+        Blocked::Scheme(_) => conflict(values, &t::BROKER_URL, &t::ALLOW_HTTP, why),
+        Blocked::Denied { .. } => conflict(values, &t::BROKER_URL, &t::DENY_CIDRS, why),
+        Blocked::PortRefused { .. } => conflict(values, &t::BROKER_URL, &t::ALLOW_PORTS, why),
+        Blocked::NotAUrl(_)
+        | Blocked::UserInfo
+        | Blocked::Fragment
+        | Blocked::Name
+        | Blocked::Port
+        | Blocked::LocalName { .. }
+        | Blocked::Address { .. }
+        | Blocked::NoAddress => conflict(values, &t::BROKER_URL, &t::ALLOW_CIDRS, why),
     })
 }
 
@@ -185,6 +195,11 @@ mod tests {
                 ("POSTHASTE_ALLOW_CIDRS", "127.0.0.0/8"),
             ],
             &[
+                ("POSTHASTE_BROKER_URL", "https://10.0.0.1:9"),
+                ("POSTHASTE_ALLOW_CIDRS", "10.0.0.0/8"),
+                ("POSTHASTE_ALLOW_PORTS", "443"),
+            ],
+            &[
                 ("POSTHASTE_DATABASE_URL", "postgres://h/d"),
                 ("POSTHASTE_DATABASE_URL_ROUTER", "postgres://r@h/d"),
             ],
@@ -242,6 +257,27 @@ mod tests {
                 [
                     "POSTHASTE_BROKER_URL=http://10.0.0.1",
                     "POSTHASTE_ALLOW_CIDRS: 10.0.0.1 is in a private network",
+                ],
+            ),
+            (
+                &[("POSTHASTE_BROKER_URL", "https://10.0.0.1"), ("POSTHASTE_ALLOW_CIDRS", "192.168.0.0/16")],
+                [
+                    "POSTHASTE_BROKER_URL=https://10.0.0.1",
+                    "POSTHASTE_ALLOW_CIDRS=192.168.0.0/16: 10.0.0.1 is in a private network",
+                ],
+            ),
+            (
+                &[("POSTHASTE_BROKER_URL", "https://9.9.9.9"), ("POSTHASTE_DENY_CIDRS", "9.0.0.0/8")],
+                [
+                    "POSTHASTE_BROKER_URL=https://9.9.9.9",
+                    "POSTHASTE_DENY_CIDRS=9.0.0.0/8: 9.9.9.9 is in 9.0.0.0/8, which",
+                ],
+            ),
+            (
+                &[("POSTHASTE_BROKER_URL", "https://b.example:9"), ("POSTHASTE_ALLOW_PORTS", "443,8443")],
+                [
+                    "POSTHASTE_BROKER_URL=https://b.example:9",
+                    "POSTHASTE_ALLOW_PORTS=443,8443: port 9 is refused: POSTHASTE_ALLOW_PORTS allows 443,8443",
                 ],
             ),
             (

@@ -46,7 +46,7 @@ fn arg(row: &'static dyn Row) -> Arg {
     let about = row.about();
     let default = about.default().map(|default| format!(" [default: {default}]")).unwrap_or_default();
     let caution = match about.shown {
-        Shown::Whole | Shown::WithoutPassword | Shown::PlainUrl => "",
+        Shown::Whole | Shown::WithoutPassword | Shown::PlainUrl | Shown::WithoutLogin => "",
         Shown::Hidden => "; flags are visible to other users of the machine, so prefer the environment",
     };
     let file = about.file_env().map(|name| format!(" or {name}")).unwrap_or_default();

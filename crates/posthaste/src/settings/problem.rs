@@ -5,6 +5,7 @@ use super::nearest::nearest;
 use super::setting::{About, Shown};
 use super::source::{Given, Source};
 use crate::database::without_password;
+use posthaste_services::sender::EgressProxy;
 use std::fmt;
 
 /// The maximum length of a value in a message, in characters.
@@ -99,6 +100,9 @@ pub(super) fn shown(about: &About, text: &str) -> String {
         }
         Shown::PlainUrl if text.contains(['@', '?']) => "(not shown)".to_owned(),
         Shown::PlainUrl => escaped(text),
+        Shown::WithoutLogin if text.contains(['@', '?']) => EgressProxy::parse(text)
+            .map_or_else(|_| "(not shown)".to_owned(), |proxy| format!("http://***@{proxy}")),
+        Shown::WithoutLogin => escaped(text),
         Shown::Hidden => "(set, not shown)".to_owned(),
     }
 }

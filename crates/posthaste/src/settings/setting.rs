@@ -33,6 +33,8 @@ pub(super) enum Shown {
     WithoutPassword,
     /// The whole URL, unless it may contain credentials or a query.
     PlainUrl,
+    /// The URL of a proxy without its login.
+    WithoutLogin,
     Hidden,
 }
 
@@ -104,7 +106,7 @@ impl About {
     pub(super) const fn is_secret(&self) -> bool {
         match self.shown {
             Shown::Whole | Shown::PlainUrl => false,
-            Shown::WithoutPassword | Shown::Hidden => true,
+            Shown::WithoutPassword | Shown::WithoutLogin | Shown::Hidden => true,
         }
     }
 

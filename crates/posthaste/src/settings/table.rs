@@ -3,12 +3,12 @@
 //! [`super::Settings`].
 
 use super::kinds::{
-    BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, Listen, Networks, Number, OneLine, PathText,
-    Prefix, Roles, RootKey, SealingKeyList, ServerAt, ShellCommand, StoredSecrets, Time, Unit, UnitTime,
-    YesNo,
+    BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, Listen, Networks, Number, OneLine, PathText, Ports,
+    Prefix, ProxyAt, Roles, RootKey, SealingKeyList, ServerAt, ShellCommand, StoredSecrets, Time, Unit,
+    UnitTime, YesNo,
 };
 use super::setting::Group::{Database, Deliveries, Egress, Logs, Orders, Server};
-use super::setting::Shown::{Hidden, PlainUrl, WithoutPassword};
+use super::setting::Shown::{Hidden, PlainUrl, WithoutLogin, WithoutPassword};
 use super::setting::{Group, Row, Setting};
 use super::source::Form;
 use super::types::ProcessRole;
@@ -149,10 +149,18 @@ table! {
     SUBSCRIPTION_IN_FLIGHT: Number = Setting::new("POSTHASTE_SUBSCRIPTION_IN_FLIGHT", "2048", Deliveries,
         number(1, 65_536), "Maximum number of attempts in flight for one subscription").used_by(ORCHESTRATOR);
 
+    DENY_CIDRS: Networks = Setting::optional("POSTHASTE_DENY_CIDRS", "198.51.100.0/24", Egress, Networks,
+        "Networks that requests must not reach, also if another setting allows them").used_by(SENDING);
     ALLOW_CIDRS: Networks = Setting::optional("POSTHASTE_ALLOW_CIDRS", "10.0.0.0/8", Egress, Networks,
-        "Networks that requests may reach although they are not public").used_by(SENDING);
+        "Networks that requests may reach, on any port, although they are not public or belong to this host")
+        .used_by(SENDING);
+    ALLOW_PORTS: Ports = Setting::new("POSTHASTE_ALLOW_PORTS", "any", Egress, Ports,
+        "Ports that requests may be sent to, except in the networks of POSTHASTE_ALLOW_CIDRS").used_by(SENDING);
     ALLOW_HTTP: YesNo = Setting::new("POSTHASTE_ALLOW_HTTP", "false", Egress, YesNo,
         "Allow requests without TLS").used_by(SENDING);
+    EGRESS_PROXY: ProxyAt = Setting::optional("POSTHASTE_EGRESS_PROXY", "http://proxy.example:3128", Egress, ProxyAt,
+        "HTTP proxy that opens the connections of all requests, to addresses that are checked before")
+        .shown(WithoutLogin).used_by(SENDING);
     CA_FILE: PathText = Setting::optional("POSTHASTE_CA_FILE", "/etc/ssl/our-ca.pem", Egress, PathText,
         "Additional certificate authorities to trust, as a PEM file").used_by(SENDING);
 

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::seal::SecretSealer;
+use posthaste_services::sender::EgressProxy;
 use posthaste_store::RolePrefix;
 use posthaste_store::grants::DbRole;
 use posthaste_store::postgres::PasswordSource;
@@ -116,6 +117,8 @@ pub(crate) struct LimitSettings {
 #[derive(Debug, Clone)]
 pub(crate) struct EgressSettings {
     pub(crate) policy: EgressPolicy,
+    /// The proxy for all outgoing requests.
+    pub(crate) proxy: Option<EgressProxy>,
     pub(crate) ca_file: Option<PathBuf>,
 }
 

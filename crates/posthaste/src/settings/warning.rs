@@ -36,6 +36,7 @@ impl Settings {
             );
         }
         warnings.extend(network_warnings(&policy.allow_cidrs));
+        warnings.extend(denied_warnings(&policy.allow_cidrs, &policy.deny_cidrs));
         if self.sealer.key_id().is_none() {
             warnings.push(
                 "POSTHASTE_SECRET_KEY is not set: signing secrets are stored in plain text; \
@@ -69,6 +70,17 @@ fn network_warnings(networks: &[IpNet]) -> impl Iterator<Item = String> {
     networks.into_iter().filter_map(network_warning)
 }
 
+/// Returns a warning for each allowed network that a denied one contains.
+fn denied_warnings(allowed: &[IpNet], denied: &[IpNet]) -> Vec<String> {
+    let warning = |network: &IpNet| {
+        let by = denied.iter().find(|net| net.contains(network))?;
+        Some(format!(
+            "POSTHASTE_ALLOW_CIDRS: {network} has no effect, because POSTHASTE_DENY_CIDRS refuses {by}"
+        ))
+    };
+    allowed.iter().filter_map(warning).collect()
+}
+
 /// Returns a warning if the network matches every address or overlaps a private network.
 fn network_warning(network: IpNet) -> Option<String> {
     if network.prefix_len() == 0 {
@@ -97,6 +109,17 @@ mod tests {
         let loopback = "127.0.0.0/8".parse().expect("a network");
         let warnings: Vec<_> = network_warnings(&[loopback, loopback]).collect();
         assert!(matches!(&warnings[..], [one] if one.matches("127.0.0.0/8").count() == 1), "{warnings:?}");
+    }
+
+    #[test]
+    fn an_allowed_network_that_is_denied_has_a_warning() {
+        let nets = |texts: &[&str]| -> Vec<IpNet> {
+            texts.iter().map(|text| text.parse().expect("a network")).collect()
+        };
+        let check = |allowed: &[&str], denied: &[&str]| denied_warnings(&nets(allowed), &nets(denied));
+        let warnings = check(&["10.1.0.0/16", "10.0.0.0/7", "fd00::/8"], &["10.0.0.0/8"]);
+        assert!(matches!(&warnings[..], [one] if one.contains("10.1.0.0/16 has no effect")), "{warnings:?}");
+        assert!(check(&["10.0.0.0/8"], &["10.1.0.0/16"]).is_empty());
     }
 
     #[test]

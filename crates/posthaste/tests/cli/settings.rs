@@ -75,7 +75,10 @@ fn defaults_apply_if_nothing_is_set() {
         ("POSTHASTE_RETRY_CAP", "1h"),
         ("POSTHASTE_LEASE", "60s"),
         ("POSTHASTE_PAYLOAD_BYTES_MAX", "256KiB"),
+        ("POSTHASTE_DENY_CIDRS", "none"),
         ("POSTHASTE_ALLOW_CIDRS", "none"),
+        ("POSTHASTE_ALLOW_PORTS", "any"),
+        ("POSTHASTE_EGRESS_PROXY", "none"),
         ("POSTHASTE_TRUSTED_PROXIES", "127.0.0.0/8,::1/128"),
         ("POSTHASTE_BROKER_PROCESSED_MARKER", "already processed"),
         ("OUTBOX_BATCH_SIZE", "32"),
@@ -127,13 +130,15 @@ fn secrets_are_masked() {
         .env("POSTHASTE_SECRET_KEY", "5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f")
         .env("POSTHASTE_DATABASE_URL", "postgres://all:hush@db:5432/posthaste")
         .env("POSTHASTE_DATABASE_URL_ROUTER", "postgres://router:hush@db/posthaste?sslmode=require")
-        .env("POSTHASTE_BROKER_HEADERS", "Authorization: Bearer hush; X-Desk: 7");
+        .env("POSTHASTE_BROKER_HEADERS", "Authorization: Bearer hush; X-Desk: 7")
+        .env("POSTHASTE_EGRESS_PROXY", "http://user:hush@proxy.example:3128");
     for (name, value) in [
         ("POSTHASTE_ROOT_KEY", "(set, not shown)"),
         ("POSTHASTE_SECRET_KEY", "(set, not shown)"),
         ("POSTHASTE_DATABASE_URL", "postgres://all:***@db:5432/posthaste"),
         ("POSTHASTE_DATABASE_URL_ROUTER", "postgres://router:***@db/posthaste?…"),
         ("POSTHASTE_BROKER_HEADERS", "(set, not shown)"),
+        ("POSTHASTE_EGRESS_PROXY", "http://***@proxy.example:3128"),
     ] {
         assert_eq!(run.setting(name, &[]), pair(value, "environment"), "{name}");
     }
@@ -169,6 +174,37 @@ fn all_problems_are_reported_at_once() {
     for command in ["config", "serve"] {
         assert_eq!(run.refusal(&[&[command], &flags[..]].concat()), expected);
     }
+}
+
+#[test]
+fn invalid_egress_settings_stop_the_start() {
+    let networks = "expected up to 256 networks separated by commas, such as 10.0.0.0/8,fd00::/8";
+    let ports = "expected any, or up to 64 ports from 1 to 65535 separated by commas, such as 443,8443";
+    let proxy =
+        "expected an http URL such as http://proxy.example:3128 or http://user:password@proxy.example:3128";
+    for (name, value, shown, expected) in [
+        ("POSTHASTE_DENY_CIDRS", "10.0.0.0", "10.0.0.0", networks),
+        ("POSTHASTE_DENY_CIDRS", "internal", "internal", networks),
+        ("POSTHASTE_ALLOW_CIDRS", "10.0.0.0/33", "10.0.0.0/33", networks),
+        ("POSTHASTE_ALLOW_PORTS", "443,0", "443,0", ports),
+        ("POSTHASTE_ALLOW_PORTS", "https", "https", ports),
+        ("POSTHASTE_ALLOW_PORTS", "", "", ports),
+        ("POSTHASTE_EGRESS_PROXY", "proxy.example", "proxy.example", proxy),
+        ("POSTHASTE_EGRESS_PROXY", "https://proxy.example", "https://proxy.example", proxy),
+        ("POSTHASTE_EGRESS_PROXY", "socks5://u:hush@proxy.example", "(not shown)", proxy),
+        ("POSTHASTE_EGRESS_PROXY", "http://proxy.example/path", "http://proxy.example/path", proxy),
+    ] {
+        let message = Run::new().env(name, value).refusal(&["serve"]);
+        let expected = format!("posthaste: 1 setting is invalid:\n  {name}={shown}: {expected}");
+        assert!(message.starts_with(&expected) && !message.contains("hush"), "{message}");
+    }
+    let message = Run::new()
+        .env("POSTHASTE_BROKER_URL", "https://192.0.1.7:9000")
+        .env("POSTHASTE_DENY_CIDRS", "192.0.1.0/24")
+        .refusal(&["serve"]);
+    let expected =
+        "POSTHASTE_BROKER_URL=https://192.0.1.7:9000 and POSTHASTE_DENY_CIDRS=192.0.1.0/24: 192.0.1.7 is in";
+    assert!(message.contains(expected), "{message}");
 }
 
 #[test]

@@ -1,9 +1,12 @@
-//! [`Kind`]s of network settings: socket addresses, CIDR lists, the broker's URL and its headers.
+//! [`Kind`]s of network settings: socket addresses, CIDR lists, ports, the URLs of the broker and of the proxy, and
+//! the headers for the broker.
 
 use super::Kind;
 use http::{HeaderName, HeaderValue};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use posthaste_services::egress::{Blocked, EgressPolicy};
+use posthaste_services::egress::{AllowedPorts, Blocked, EgressPolicy, OwnAddresses};
+use posthaste_services::sender::EgressProxy;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 /// A socket address.
@@ -46,6 +49,54 @@ impl Kind for Networks {
     }
 }
 
+/// A list of ports, or `any`.
+#[derive(Debug)]
+pub(in crate::settings) struct Ports;
+
+/// The maximum number of ports in a list.
+const PORTS_MAX: usize = 64;
+
+impl Kind for Ports {
+    type Value = AllowedPorts;
+    const METAVAR: &'static str = "PORTS";
+    const SEPARATOR: Option<&'static str> = Some(",");
+
+    fn read(&self, text: &str) -> Result<AllowedPorts, String> {
+        if text == "any" {
+            return Ok(AllowedPorts::Any);
+        }
+        let port = |part: &str| {
+            let part = part.trim();
+            let is_plain = part.bytes().all(|byte| byte.is_ascii_digit());
+            part.parse::<u16>().ok().filter(|port| is_plain && *port > 0)
+        };
+        let ports: Option<BTreeSet<u16>> = text.split(',').map(port).collect();
+        let ports = ports.filter(|ports| ports.len() <= PORTS_MAX).ok_or_else(|| self.accepts())?;
+        Ok(AllowedPorts::Only(ports))
+    }
+
+    fn accepts(&self) -> String {
+        format!("any, or up to {PORTS_MAX} ports from 1 to 65535 separated by commas, such as 443,8443")
+    }
+}
+
+/// The URL of the proxy for outgoing requests.
+#[derive(Debug)]
+pub(in crate::settings) struct ProxyAt;
+
+impl Kind for ProxyAt {
+    type Value = EgressProxy;
+    const METAVAR: &'static str = "URL";
+
+    fn read(&self, text: &str) -> Result<EgressProxy, String> {
+        EgressProxy::parse(text).map_err(|reason| format!("an {}, but {reason}", self.accepts()))
+    }
+
+    fn accepts(&self) -> String {
+        "http URL such as http://proxy.example:3128 or http://user:password@proxy.example:3128".to_owned()
+    }
+}
+
 /// The URL of the broker. Only its syntax is checked here; `combination` checks it against the egress policy.
 #[derive(Debug)]
 pub(in crate::settings) struct BrokerAt;
@@ -62,8 +113,9 @@ impl Kind for BrokerAt {
         let anything = EgressPolicy {
             allow_http: true,
             allow_cidrs: vec![Ipv4Net::default().into(), Ipv6Net::default().into()],
+            ..EgressPolicy::default()
         };
-        match anything.check_url(text) {
+        match anything.check_url(text, &OwnAddresses::default()) {
             Ok(_) => Ok(text.to_owned()),
             // The scheme may be part of a secret that was entered here by mistake.
             Err(Blocked::Scheme(_)) => Err(expected),
@@ -159,6 +211,42 @@ mod tests {
             ["", ",", "10.0.0.0", "10.0.0.0/33", "10.0.0.0/8,", "10.0.0.0/8 fd00::/8", "example.com/8", &many]
         {
             assert!(check(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ports_are_a_set() {
+        let check = |text: &str| Ports.read(text).map(|ports| ports.to_string());
+        for (text, shown) in
+            [("any", "any"), ("443", "443"), ("8443, 443,443", "443,8443"), ("1,65535", "1,65535")]
+        {
+            assert_eq!(check(text).as_deref(), Ok(shown));
+        }
+        let many = (1..=65).map(|port| port.to_string()).collect::<Vec<_>>().join(",");
+        for text in
+            ["", "0", "65536", "-1", "+443", "443,", "443;8443", "443-445", "https", "any,443", "ANY", &many]
+        {
+            let expected = "any, or up to 64 ports from 1 to 65535 separated by commas, such as 443,8443";
+            assert_eq!(check(text), Err(expected.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn proxy_urls_are_parsed_and_messages_hide_them() {
+        let proxy = ProxyAt.read("http://user:hush@proxy.example:3128").map(|proxy| format!("{proxy:?}"));
+        assert_eq!(proxy.as_deref(), Ok("EgressProxy(proxy.example:3128)"));
+        for text in [
+            "hush",
+            "https://u:hush@p.example",
+            "http://u:hush@p.example/x",
+            "http://u:hush%0A@p.example",
+            "http://",
+        ] {
+            let message = ProxyAt.read(text).map_err(|message| message.replace("user:password", ""));
+            assert!(
+                message.is_err_and(|message| message.contains(", but ") && !message.contains("hush")),
+                "{text}"
+            );
         }
     }
 

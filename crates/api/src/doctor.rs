@@ -9,12 +9,25 @@ use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Uri;
-use posthaste_core::ports::{Examine, Examined, InsightStore as _, ReaderStore as _, Stores, Survey};
+use posthaste_core::outcome::Failure;
+use posthaste_core::ports::{
+    DeliveryFilter, Examine, Examined, InsightStore as _, PageRequest, ReaderStore as _, StoreResult, Stores,
+    SubscriptionFilter, Survey,
+};
 use posthaste_core::{EventId, Timestamp};
-use posthaste_services::doctor::{Check, Status, SystemFacts, examine_page, examine_system};
+use posthaste_services::doctor::{Check, EgressFacts, Status, SystemFacts, examine_page, examine_system};
 use posthaste_services::telemetry;
 use serde::Serialize;
 use utoipa::ToSchema;
+
+/// The number of subscriptions read at a time for the check of the egress rules.
+const SUBSCRIPTIONS_PER_PAGE: u32 = 1_000;
+/// The maximum number of subscriptions whose URLs one call of the API checks.
+const SUBSCRIPTIONS_MAX: u32 = 100_000;
+/// The maximum number of subscriptions whose URLs the dashboard checks. Its page refreshes itself.
+const SUBSCRIPTIONS_SHOWN_MAX: u32 = SUBSCRIPTIONS_PER_PAGE;
+/// The number of newest deliveries that are searched for refused addresses.
+const DELIVERIES_MAX: u32 = 1_000;
 
 /// The result of all checks.
 #[derive(Debug, Serialize, ToSchema)]
@@ -121,7 +134,7 @@ pub(crate) async fn examine<S: Stores>(
     let mut checks = Vec::new();
     if with_system {
         let survey = api.insight.survey(api.operations.survey.request(now)).await?;
-        checks = system_checks(api, now, &survey).await?;
+        checks = system_checks(api, now, &survey, SUBSCRIPTIONS_MAX).await?;
     }
     checks.extend(findings.checks);
     Ok(Diagnosis {
@@ -149,18 +162,21 @@ pub(crate) async fn look<S: Stores>(api: &ApiState<S>) -> Result<Vec<CheckView>,
         Some((survey, _)) => survey,
         None => api.insight.survey(api.operations.survey.request(now)).await?,
     };
-    Ok(system_checks(api, now, &survey).await?.into_iter().map(view).collect())
+    let checks = system_checks(api, now, &survey, SUBSCRIPTIONS_SHOWN_MAX).await?;
+    Ok(checks.into_iter().map(view).collect())
 }
 
 async fn system_checks<S: Stores>(
     api: &ApiState<S>,
     now: Timestamp,
     survey: &Survey,
+    subscriptions_max: u32,
 ) -> Result<Vec<Check>, Problem> {
     let operations = &api.operations;
     let processes = api.insight.processes(now.before(telemetry::GONE_AFTER)).await?;
     let (lane, upkeep) = (api.reader.lane().await?.lane, api.insight.upkeep().await?);
     let (engine, server) = (api.insight.engine().await?, api.insight.server().await?);
+    let egress = egress_facts(api, subscriptions_max).await?;
     let machine_now = (operations.machine_now)();
     Ok(examine_system(&SystemFacts {
         now,
@@ -175,7 +191,30 @@ async fn system_checks<S: Stores>(
         server: server.as_ref(),
         connections: operations.connections.as_ref(),
         warnings: &operations.warnings,
+        egress: &egress,
     }))
+}
+
+/// Checks the URLs of up to `subscriptions_max` subscriptions against the egress rules, and searches the newest
+/// deliveries for addresses that were refused.
+async fn egress_facts<S: Stores>(api: &ApiState<S>, subscriptions_max: u32) -> StoreResult<EgressFacts> {
+    let mut facts = EgressFacts::default();
+    let mut request = PageRequest::first(SUBSCRIPTIONS_PER_PAGE);
+    for _ in 0..subscriptions_max / SUBSCRIPTIONS_PER_PAGE {
+        let page = api.reader.subscriptions(SubscriptionFilter::default(), request).await?;
+        page.items.iter().for_each(|subscription| facts.check(subscription, &api.outgoing.sender));
+        facts.has_more = page.next.is_some();
+        if !facts.has_more {
+            break;
+        }
+        request = request.behind(page.next);
+    }
+    let refused =
+        DeliveryFilter { error_code: Some(Failure::BlockedAddress.code()), ..DeliveryFilter::default() };
+    let newest = PageRequest::first(DELIVERIES_MAX).looking_at(DELIVERIES_MAX);
+    let deliveries = api.reader.deliveries(refused, newest).await?.items;
+    facts.failing = deliveries.iter().map(|delivery| delivery.saga.subscription_id).collect();
+    Ok(facts)
 }
 
 fn view(check: Check) -> CheckView {

@@ -1,10 +1,12 @@
 //! Checks facts read from the store: whether every event has its deliveries, and whether the system is
 //! healthy. Each check describes the finding and the required action. Read-only.
 
+mod egress;
 mod history;
 mod server;
 mod system;
 
+pub use egress::EgressFacts;
 pub use history::{PageFindings, examine_page};
 pub use server::{ConnectionDemand, SERVER_CHECKS};
 pub use system::{ROLES, SystemFacts, examine_system};

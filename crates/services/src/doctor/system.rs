@@ -1,5 +1,6 @@
-//! Checks the running system: queues, leases, the lane, processes, clocks, settings and database maintenance.
+//! Checks the running system: queues, leases, the lane, processes, clocks, settings, egress rules and database maintenance.
 
+use super::egress::{EgressFacts, egress};
 use super::server::{ConnectionDemand, examine_server};
 use super::{Check, counted};
 use crate::clock::ClockStep;
@@ -57,6 +58,7 @@ pub struct SystemFacts<'a> {
     pub connections: Option<&'a ConnectionDemand>,
     /// Warnings about the settings of this process.
     pub warnings: &'a [String],
+    pub egress: &'a EgressFacts,
 }
 
 pub fn examine_system(facts: &SystemFacts<'_>) -> Vec<Check> {
@@ -74,6 +76,7 @@ pub fn examine_system(facts: &SystemFacts<'_>) -> Vec<Check> {
         clock(facts),
         clock_steps(facts),
         settings(facts.warnings),
+        egress(facts.egress),
     ];
     checks.extend(upkeep(facts.upkeep));
     checks.extend(facts.server.map(|server| examine_server(server, facts)).unwrap_or_default());

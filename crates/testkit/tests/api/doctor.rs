@@ -1,14 +1,16 @@
 //! The doctor checks in the API: no false alarms on a busy system, and every kind of damage is found.
 
-use crate::server::TestApi;
+use crate::server::{Options, TestApi};
 use posthaste_core::SubscriptionId;
 use posthaste_core::outcome::Failure;
 use posthaste_core::ports::{
     IngestStore as _, OutboxIntakeStore as _, PresenceStore as _, ProcessSeen, Stores, WorkerStore as _,
 };
 use posthaste_services::doctor::ROLES;
+use posthaste_services::egress::{AllowedPorts, EgressPolicy};
 use posthaste_testkit::fixtures::{T0, at, delivered, event, failed, order, worker_id};
 use posthaste_testkit::harness::Harness;
+use posthaste_testkit::subscribers::subscribe;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -228,6 +230,59 @@ pub(crate) async fn every_kind_of_damage_is_found<S: Stores>(api: &TestApi<S>) {
     ] {
         assert!(found(&diagnosis, name, words), "{name}: {diagnosis:#}");
     }
+}
+
+#[tokio::test]
+async fn subscriptions_that_the_egress_rules_refuse_are_listed() {
+    let policy = EgressPolicy {
+        deny_cidrs: vec!["192.0.1.0/24".parse().expect("a network")],
+        allow_ports: AllowedPorts::Only([443, 8443].into()),
+        ..EgressPolicy::default()
+    };
+    let options = Options { policy, ..Options::default() };
+    let api = TestApi::start_with(Harness::sqlite("egress").await, options).await;
+    run_all_roles(&api.h).await;
+    api.clock.set(at(NOW_S + 1));
+    let egress = async || {
+        let diagnosis = api.get("/v1/doctor").expect(200).await;
+        let checks = diagnosis["checks"].as_array().expect("checks").clone();
+        checks.into_iter().find(|check| check["name"] == "egress").expect("the check")
+    };
+    let found = |check: &Value| check["found"].as_str().expect("text").to_owned();
+    let fine = api.h.subscribe("a").await;
+    let check = egress().await;
+    assert_eq!((&check["status"], &check["to_do"]), (&"ok".into(), &Value::Null), "{check:#}");
+    let mut refused = Vec::new();
+    for (url, rule) in [
+        ("https://192.0.1.7/hook", "192.0.1.7 is in 192.0.1.0/24, which POSTHASTE_DENY_CIDRS refuses"),
+        ("https://10.0.0.1/hook", "10.0.0.1 is in a private network (RFC 1918)"),
+        ("https://localhost/hook", "localhost is this machine"),
+        ("https://example.com:9000/hook", "port 9000 is refused: POSTHASTE_ALLOW_PORTS allows 443,8443"),
+        ("http://example.com/hook", "the URL must use https"),
+    ] {
+        let id = subscribe(&api.h.calm, "a", url, None).await.id;
+        refused.push(format!("subscription {}: {rule}", id.get()));
+    }
+    let paused = subscribe(&api.h.calm, "a", "https://10.0.0.2/hook", None).await.id;
+    api.h.direct.force(&format!("UPDATE subscriptions SET active = false WHERE id = {}", paused.get())).await;
+    let check = egress().await;
+    let text = found(&check);
+    assert_eq!(check["status"], "warning");
+    assert!(check["to_do"].as_str().is_some_and(|text| text.contains("POSTHASTE_DENY_CIDRS")), "{check:#}");
+    assert!(text.starts_with("the rules refuse the URLs of 5 of 6 active subscriptions:\n"), "{text}");
+    assert!(refused.iter().all(|line| text.contains(line.as_str())), "{refused:?}: {text}");
+    // The name of this URL is allowed, but its addresses are refused when a delivery is sent.
+    publish(&api.h, "a", 1).await;
+    let now = at(NOW_S);
+    api.h.route_all(now).await;
+    let (jobs, token) = api.h.start_attempts(fine, now).await;
+    let reports = jobs.iter().map(|job| failed(job, token, Failure::BlockedAddress)).collect();
+    api.h.store.worker().report_jobs(reports, now).await.expect("reports");
+    api.h.apply_all(now).await;
+    let text = found(&egress().await);
+    let line =
+        format!("\nrecent deliveries failed with BLOCKED_ADDRESS, of the subscriptions: {}", fine.get());
+    assert!(text.ends_with(&line), "{text}");
 }
 
 pub(crate) async fn history_is_examined_page_by_page<S: Stores>(api: &TestApi<S>) {

@@ -96,6 +96,7 @@ fn checks(change: impl FnOnce(&mut World)) -> Vec<Check> {
         server: Some(&world.server),
         connections: world.demand.as_ref(),
         warnings: &[],
+        egress: &crate::doctor::EgressFacts::default(),
     });
     checks.into_iter().filter(|check| SERVER_CHECKS.contains(&check.name)).collect()
 }

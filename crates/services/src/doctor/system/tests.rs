@@ -69,6 +69,7 @@ fn check(name: &str, expected: Status, change: impl FnOnce(&mut World)) {
         server: None,
         connections: None,
         warnings: &world.warnings,
+        egress: &EgressFacts::default(),
     };
     let checks = examine_system(&facts);
     let failing: Vec<_> = checks.iter().filter(|check| check.status != Ok).collect();

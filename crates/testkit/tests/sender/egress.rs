@@ -3,14 +3,13 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::time::Duration;
 
-use bytes::Bytes;
-use http::HeaderMap;
-use posthaste_core::Timestamp;
-use posthaste_core::outcome::Failure;
-use posthaste_services::egress::{AddressRule, Blocked, EgressPolicy};
-use posthaste_services::sender::{KeepAlive, OutgoingRequest, ReadUpTo, Resolve, Resolving, Sender, Trust};
+use posthaste_core::outcome::{AttemptOutcome, Failure};
+use posthaste_services::egress::{AddressRule, AllowedPorts, Blocked, EgressPolicy, OwnAddresses};
+use posthaste_services::sender::{Egress, EgressProxy, KeepAlive, Resolve, Resolving, Sender, Trust};
+use posthaste_testkit::connect_proxy::{ConnectProxy, ProxyAnswer};
+
+use crate::senders::deliver;
 
 use AddressRule as Rule;
 
@@ -87,6 +86,13 @@ const PUBLIC: &[&str] = &[
     "3fff:1000::1",
 ];
 
+/// The port of a URL without one.
+const PORT: u16 = 443;
+
+fn own() -> OwnAddresses {
+    OwnAddresses::default()
+}
+
 fn address(text: &str) -> IpAddr {
     text.parse().expect(text)
 }
@@ -107,55 +113,100 @@ impl Resolve for Answers {
     }
 }
 
-/// Sends a request to `url`, whose host name resolves to `resolved`, and returns the failure.
+/// Sends a request to `url`, whose host name resolves to `resolved`, and returns the failure. The request is sent once
+/// directly and once through `proxy`, with the same result.
 ///
 /// # Panics
 ///
 /// Panics if any data is sent.
-async fn send(url: &str, resolved: Vec<IpAddr>) -> Failure {
-    let answers = Answers(resolved);
-    let sender =
-        Sender::with_resolver(EgressPolicy::default(), Trust::nobody(), KeepAlive::default(), answers);
-    let (headers, deadline) = (HeaderMap::new(), Duration::from_secs(5));
-    let request = OutgoingRequest::post(headers, Bytes::new(), ReadUpTo::Status, deadline);
-    let exchange = sender.expect("a sender").send_to_url(url, request, Timestamp::from_micros(0)).await;
-    assert!(!exchange.bytes_written, "{url}");
-    match exchange.outcome {
-        posthaste_core::outcome::AttemptOutcome::Failed { failure, .. } => failure,
-        delivered @ posthaste_core::outcome::AttemptOutcome::Delivered { .. } => {
-            panic!("{url}: {delivered:?}")
+async fn send(url: &str, resolved: &[IpAddr], proxy: &ConnectProxy) -> Failure {
+    let mut failures = Vec::new();
+    for proxy in [None, Some(EgressProxy::parse(&proxy.url()).expect("a URL"))] {
+        let egress = Egress { proxy, ..Egress::from(EgressPolicy::default()) };
+        let answers = Answers(resolved.to_vec());
+        let sender = Sender::with_resolver(egress, Trust::nobody(), KeepAlive::default(), answers);
+        let exchange = deliver(&sender.expect("a sender"), url).await;
+        assert!(!exchange.bytes_written, "{url}");
+        match exchange.outcome {
+            AttemptOutcome::Failed { failure, .. } => failures.push(failure),
+            delivered @ AttemptOutcome::Delivered { .. } => panic!("{url}: {delivered:?}"),
         }
     }
+    assert_eq!(failures[0], failures[1], "{url}");
+    failures[0]
+}
+
+/// Returns a proxy that opens no tunnels.
+async fn closed_proxy() -> ConnectProxy {
+    ConnectProxy::start(|_| ProxyAnswer::status(403)).await
 }
 
 #[tokio::test]
 async fn refused_addresses_are_refused_at_creation_and_at_sending_unless_a_network_allows_them() {
-    let policy = EgressPolicy::default();
+    let (policy, proxy) = (EgressPolicy::default(), closed_proxy().await);
     for (rule, texts) in REFUSED {
         for text in *texts {
             let address = address(text);
             let blocked = Blocked::Address { address, rule: *rule };
-            assert_eq!(policy.check_url(&literal(address)), Err(blocked.clone()), "{text} at creation");
-            assert_eq!(policy.check_addresses(&[address]), Err(blocked.clone()), "{text} at sending");
+            assert_eq!(
+                policy.check_url(&literal(address), &own()),
+                Err(blocked.clone()),
+                "{text} at creation"
+            );
+            assert_eq!(
+                policy.check_addresses(&[address], PORT, &own()),
+                Err(blocked.clone()),
+                "{text} at sending"
+            );
             let mixed = [self::address("8.8.8.8"), address];
-            assert_eq!(policy.check_addresses(&mixed), Err(blocked), "{text} behind a public one");
-            assert_eq!(send("https://example.com/", mixed.to_vec()).await, Failure::BlockedAddress, "{text}");
-            assert_eq!(send(&literal(address), Vec::new()).await, Failure::BlockedAddress, "{text}");
+            assert_eq!(
+                policy.check_addresses(&mixed, PORT, &own()),
+                Err(blocked),
+                "{text} behind a public one"
+            );
+            assert_eq!(send("https://example.com/", &mixed, &proxy).await, Failure::BlockedAddress, "{text}");
+            assert_eq!(send(&literal(address), &[], &proxy).await, Failure::BlockedAddress, "{text}");
             let allowing = EgressPolicy { allow_cidrs: vec![address.into()], ..EgressPolicy::default() };
-            assert!(allowing.check_url(&literal(address)).is_ok(), "{text} allowed at creation");
-            assert_eq!(allowing.check_addresses(&mixed), Ok(()), "{text} allowed at sending");
+            assert!(allowing.check_url(&literal(address), &own()).is_ok(), "{text} allowed at creation");
+            assert_eq!(allowing.check_addresses(&mixed, PORT, &own()), Ok(()), "{text} allowed at sending");
+            let denying = EgressPolicy { deny_cidrs: vec![address.into()], ..allowing };
+            assert_is_denied(&denying, address);
         }
     }
+    assert_eq!(proxy.targets(), Vec::<String>::new());
+}
+
+/// Asserts that a policy whose list of denied networks contains only `address` refuses it for that reason.
+fn assert_is_denied(denying: &EgressPolicy, address: IpAddr) {
+    let denied = Blocked::Denied { address, network: address.into() };
+    assert_eq!(denying.check_url(&literal(address), &own()), Err(denied.clone()), "{address} at creation");
+    assert_eq!(denying.check_addresses(&[address], PORT, &own()), Err(denied), "{address} at sending");
 }
 
 #[test]
-fn public_addresses_pass() {
+fn public_addresses_pass_unless_denied_or_of_this_host_or_on_another_port() {
     let policy = EgressPolicy::default();
     for text in PUBLIC {
-        assert!(policy.check_url(&literal(address(text))).is_ok(), "{text} at creation");
-        assert_eq!(policy.check_addresses(&[address(text)]), Ok(()), "{text} at sending");
+        let address = address(text);
+        let denying = EgressPolicy { deny_cidrs: vec![address.into()], ..EgressPolicy::default() };
+        assert_is_denied(&denying, address);
+        let own: OwnAddresses = [address].into_iter().collect();
+        let refused = Err(Blocked::Address { address, rule: Rule::ThisHost });
+        assert_eq!(policy.check_address(address, PORT, &own), refused, "{text} of this host");
+        let allow_ports = AllowedPorts::Only([8443].into());
+        let elsewhere = EgressPolicy { allow_ports: allow_ports.clone(), ..EgressPolicy::default() };
+        let refused = Err(Blocked::PortRefused { port: PORT, allowed: allow_ports.clone() });
+        assert_eq!(elsewhere.check_url(&literal(address), &self::own()), refused, "{text} on another port");
+        assert_eq!(elsewhere.check_address(address, 8443, &self::own()), Ok(()), "{text} on its port");
+        let allow_cidrs = vec![address.into()];
+        let allowing = EgressPolicy { allow_cidrs, allow_ports, ..EgressPolicy::default() };
+        assert_eq!(allowing.check_address(address, PORT, &own), Ok(()), "{text} allowed");
     }
-    assert_eq!(policy.check_addresses(&[]), Err(Blocked::NoAddress));
+    for text in PUBLIC {
+        assert!(policy.check_url(&literal(address(text)), &own()).is_ok(), "{text} at creation");
+        assert_eq!(policy.check_addresses(&[address(text)], PORT, &own()), Ok(()), "{text} at sending");
+    }
+    assert_eq!(policy.check_addresses(&[], PORT, &own()), Err(Blocked::NoAddress));
 }
 
 #[test]
@@ -174,7 +225,7 @@ fn an_ipv4_network_also_allows_its_mapped_ipv6_addresses() {
         ("::1", false),
     ];
     for (text, allowed) in rows {
-        assert_eq!(policy.check_address(address(text)).is_ok(), allowed, "{text}");
+        assert_eq!(policy.check_address(address(text), PORT, &own()).is_ok(), allowed, "{text}");
     }
 }
 
@@ -193,7 +244,7 @@ enum Verdict {
 }
 
 fn verdict(policy: &EgressPolicy, url: &str) -> Verdict {
-    match policy.check_url(url) {
+    match policy.check_url(url, &own()) {
         Ok(_) => Verdict::Pass,
         Err(Blocked::NotAUrl(_)) => Verdict::Unreadable,
         Err(Blocked::Scheme(_)) => Verdict::Scheme,
@@ -203,6 +254,7 @@ fn verdict(policy: &EgressPolicy, url: &str) -> Verdict {
         Err(Blocked::Port) => Verdict::Port,
         Err(Blocked::LocalName { .. }) => Verdict::Local,
         Err(Blocked::Address { rule, .. }) => Verdict::Refused(rule),
+        Err(Blocked::Denied { .. } | Blocked::PortRefused { .. }) => panic!("{url}: no rule of the settings"),
         Err(Blocked::NoAddress) => panic!("{url}: not resolved"),
     }
 }
@@ -348,16 +400,17 @@ const URLS: &[(&str, Verdict)] = &[
 
 #[tokio::test]
 async fn urls_in_every_spelling_are_classified() {
-    let policy = EgressPolicy::default();
+    let (policy, proxy) = (EgressPolicy::default(), closed_proxy().await);
     for (url, expected) in URLS {
         assert_eq!(verdict(&policy, url), *expected, "{url:?} at creation");
-        let resolved = vec![address("127.0.0.1")];
+        let resolved = [address("127.0.0.1")];
         // A name that passed at creation now resolves to a loopback address. Refused URLs are still refused.
         let code = code(*expected).unwrap_or(Failure::BlockedAddress);
         if !matches!(*url, "https://8.8.8.8/" | "https://134744072/" | "https://[2606:4700:4700::1111]/") {
-            assert_eq!(send(url, resolved).await, code, "{url:?} at sending");
+            assert_eq!(send(url, &resolved, &proxy).await, code, "{url:?} at sending");
         }
     }
+    assert_eq!(proxy.targets(), Vec::<String>::new());
 }
 
 #[test]
@@ -384,7 +437,7 @@ fn settings_allow_exactly_what_they_name() {
 #[test]
 fn the_tables_are_large_and_have_no_duplicates() {
     let refused: Vec<_> = REFUSED.iter().flat_map(|(_, texts)| texts.iter()).collect();
-    assert!(URLS.len() + refused.len() + PUBLIC.len() >= 120);
+    assert!(URLS.len() + refused.len() + PUBLIC.len() >= 200);
     let distinct: HashSet<_> = refused.iter().chain(&PUBLIC.iter().collect::<Vec<_>>()).copied().collect();
     assert_eq!(distinct.len(), refused.len() + PUBLIC.len());
     assert_eq!(URLS.iter().map(|(url, _)| url).collect::<HashSet<_>>().len(), URLS.len());

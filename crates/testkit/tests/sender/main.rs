@@ -10,5 +10,7 @@ mod egress;
 mod identities;
 mod methods;
 mod oauth2;
+mod proxy;
+mod rules;
 mod senders;
 mod tls;

@@ -8,9 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use posthaste_core::Timestamp;
-use posthaste_services::egress::EgressPolicy;
+use posthaste_services::egress::{EgressPolicy, OwnAddresses};
 use posthaste_services::sender::{
-    Exchange, KeepAlive, OutgoingRequest, ReadUpTo, Resolve, Resolving, Sender, SystemResolver, Trust,
+    Egress, EgressProxy, Exchange, HostAddresses, KeepAlive, OutgoingRequest, ReadUpTo, Resolve, Resolving, Sender,
+    SystemResolver, Trust,
 };
 use posthaste_testkit::receiver::{Receiver, read_request};
 use tokio::io::AsyncWriteExt as _;
@@ -47,6 +48,20 @@ pub(crate) fn sender() -> Sender {
 pub(crate) fn sender_with(resolver: impl Resolve, trust: Trust) -> Sender {
     let keep_alive = KeepAlive { rest_at_new_hosts: false, ..KeepAlive::default() };
     Sender::with_resolver(policy(), trust, keep_alive, resolver).expect("a sender")
+}
+
+/// Returns a sender whose requests go through the proxy at `proxy_url`.
+pub(crate) fn proxied(
+    policy: EgressPolicy,
+    own: OwnAddresses,
+    resolver: impl Resolve,
+    proxy_url: &str,
+) -> Sender {
+    let own_addresses = HostAddresses::new(move || Ok(own.clone()), Duration::ZERO);
+    let proxy = Some(EgressProxy::parse(proxy_url).expect("a URL"));
+    let egress = Egress { policy, own_addresses, proxy };
+    let keep_alive = KeepAlive { rest_at_new_hosts: false, ..KeepAlive::default() };
+    Sender::with_resolver(egress, Trust::nobody(), keep_alive, resolver).expect("a sender")
 }
 
 pub(crate) async fn send(sender: &Sender, url: &str, answer: ReadUpTo, deadline: Duration) -> Exchange {

@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use posthaste_services::sender::{ReadUpTo, Sender, Trust};
+use posthaste_services::egress::EgressPolicy;
+use posthaste_services::sender::{Egress, EgressProxy, KeepAlive, ReadUpTo, Sender, Trust};
+use posthaste_testkit::connect_proxy::ConnectProxy;
 use posthaste_testkit::receiver::{Receiver, read_request};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
@@ -48,17 +50,50 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a sender that trusts only `authority`, read from a file, and resolves every name to 127.0.0.1.
+/// Returns a trust in only `authority`, read from a file.
+fn trusting(authority: &Authority) -> Trust {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), authority.pem()).expect("a file");
+    Trust::nobody().with_ca_file(file.path()).expect("an authority")
+}
+
+/// Returns a sender that trusts only `authority` and resolves every name to 127.0.0.1.
 pub(crate) fn believing(authority: Option<&Authority>) -> Sender {
-    let trust = match authority {
-        None => Trust::nobody(),
-        Some(authority) => {
-            let file = tempfile::NamedTempFile::new().expect("a file");
-            std::fs::write(file.path(), authority.pem()).expect("a file");
-            Trust::nobody().with_ca_file(file.path()).expect("an authority")
-        }
-    };
+    let trust = authority.map_or_else(Trust::nobody, trusting);
     sender_with(Scripted::new(&[&["127.0.0.1"]]), trust)
+}
+
+/// Through a proxy, the TLS session is with the receiver: it is for the name, although the proxy sees the address.
+#[tokio::test]
+async fn a_session_through_a_proxy_is_for_the_name() {
+    let ours = authority();
+    let (said, mut names) = mpsc::unbounded_channel();
+    let acceptor = acceptor(&ours, "receiver.example", 2100);
+    let receiver = Receiver::raw(move |stream| {
+        let (acceptor, said) = (acceptor.clone(), said.clone());
+        async move {
+            let mut session = acceptor.accept(stream).await?;
+            let _ = said.send(session.get_ref().1.server_name().map(str::to_owned));
+            while read_request(&mut session).await?.is_some() {
+                session.write_all(OK).await?;
+                session.flush().await?;
+            }
+            Ok(())
+        }
+    })
+    .await;
+    let proxy = ConnectProxy::to(receiver.address()).await;
+    let egress = Egress {
+        proxy: Some(EgressProxy::parse(&proxy.url()).expect("a URL")),
+        ..Egress::from(EgressPolicy::default())
+    };
+    let resolver = Scripted::new(&[&["8.8.8.8"]]);
+    let sender = Sender::with_resolver(egress, trusting(&ours), KeepAlive::default(), resolver);
+    let sender = sender.expect("a sender");
+    assert_eq!(code(&deliver(&sender, "https://receiver.example/hook").await), "200");
+    assert_eq!(names.recv().await, Some(Some("receiver.example".to_owned())));
+    assert_eq!(code(&deliver(&sender, "https://other.example/hook").await), "TLS_FAILED");
+    assert_eq!(proxy.targets(), ["8.8.8.8:443"; 2]);
 }
 
 #[tokio::test]

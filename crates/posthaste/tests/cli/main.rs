@@ -4,6 +4,7 @@
 mod bench;
 mod configuration;
 mod contexts;
+mod egress;
 mod help;
 mod https;
 mod import;

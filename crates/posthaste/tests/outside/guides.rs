@@ -115,7 +115,7 @@ fn every_block_of_a_guide_is_run() {
     for (page, run) in [
         ("docs/api.md", vec!["batch", "cli", "keys", "page", "problem", "publish", "sql"]),
         ("docs/concepts.md", vec![]),
-        ("docs/configuration.md", vec!["contexts", "settings-file"]),
+        ("docs/configuration.md", vec!["contexts", "production", "settings-file"]),
         ("docs/migrating.md", vec![]),
         ("docs/orders.md", vec!["audit", "call", "lane", "send"]),
         ("docs/poolers.md", vec![]),
@@ -139,6 +139,18 @@ fn configuration_guide_shows_working_settings_and_contexts() {
     std::fs::write(guide.folder.path().join("posthaste.toml"), &file).expect("a settings file");
     let shown = guide.json("POSTHASTE_CONFIG=posthaste.toml posthaste config --json");
     assert!(shown.to_string().contains("0.0.0.0:8080"), "{shown}");
+
+    let keys = ["root_key", "secret_key"].map(|name| {
+        let path = guide.folder.path().join(name);
+        std::fs::write(&path, "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")
+            .expect("a key");
+        path.display().to_string()
+    });
+    let examples = [("/run/secrets/root_key", keys[0].as_str()), ("/run/secrets/secret_key", &keys[1])];
+    let file = block(&guide.blocks, "production", &examples);
+    std::fs::write(guide.folder.path().join("production.toml"), &file).expect("a settings file");
+    let shown = guide.json("posthaste config --json --config production.toml");
+    assert!(shown.to_string().contains(r#""value":"443,8443""#), "{shown}");
 
     // The messages of the guide are those of the program.
     let wrong = "listen = \"0.0.0.0:8080\"\nroles = [\"api\"]\nretry_bas = \"1m\"\n";

@@ -10,8 +10,8 @@ use http::HeaderMap;
 use posthaste_core::Timestamp;
 use posthaste_services::egress::{EgressPolicy, OwnAddresses};
 use posthaste_services::sender::{
-    Egress, EgressProxy, Exchange, HostAddresses, KeepAlive, OutgoingRequest, ReadUpTo, Resolve, Resolving, Sender,
-    SystemResolver, Trust,
+    Egress, EgressProxy, Exchange, HostAddresses, KeepAlive, OutgoingRequest, ReadUpTo, Resolve, Resolving,
+    Sender, SystemResolver, Trust,
 };
 use posthaste_testkit::receiver::{Receiver, read_request};
 use tokio::io::AsyncWriteExt as _;

@@ -1,4 +1,5 @@
-//! Checks the running system: queues, leases, the lane, processes, clocks, settings, egress rules and database maintenance.
+//! Checks the running system: queues, leases, the lane, processes, clocks, settings, egress rules and database
+//! maintenance.
 
 use super::egress::{EgressFacts, egress};
 use super::server::{ConnectionDemand, examine_server};

@@ -329,12 +329,11 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let token_url = format!("http://{}/", listener.local_addr().expect("an address"));
         let credentials = ClientCredentials { token_url: &token_url, ..CREDENTIALS };
-        let policy =
-            EgressPolicy {
-                allow_http: true,
-                allow_cidrs: vec!["127.0.0.0/8".parse().expect("a network")],
-                ..EgressPolicy::default()
-            };
+        let policy = EgressPolicy {
+            allow_http: true,
+            allow_cidrs: vec!["127.0.0.0/8".parse().expect("a network")],
+            ..EgressPolicy::default()
+        };
         let sender = Sender::new(policy, Trust::nobody(), KeepAlive::default()).expect("a sender");
         let (cache, start) = (TokenCache::new(sender), Instant::now());
         let ask = |at: u64, wait: u64| {

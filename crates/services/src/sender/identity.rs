@@ -88,10 +88,10 @@ impl ClientIdentity {
         let key = parse_key(key)?;
         let key = default_provider().key_provider.load_private_key(key);
         let certified = CertifiedKey::new(chain, key.map_err(|_| IdentityError::KeyUnsupported)?);
-        certified.keys_match().map_err(|error| match error {
-            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => IdentityError::Mismatch,
-            Error::InconsistentKeys(_) => IdentityError::KeyUnsupported,
-            _ => IdentityError::CertificateInvalid { position: 1 },
+        // The certificates are valid, so any other error concerns the key.
+        certified.keys_match().map_err(|error| {
+            let is_other_key = error == Error::InconsistentKeys(InconsistentKeys::KeyMismatch);
+            if is_other_key { IdentityError::Mismatch } else { IdentityError::KeyUnsupported }
         })?;
         let fingerprint = fingerprint(&certified);
         Ok(Self { certified: Arc::new(certified), fingerprint })

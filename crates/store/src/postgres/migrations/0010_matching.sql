@@ -192,9 +192,10 @@ CREATE TABLE posthaste.subscription_patterns (
 CREATE INDEX idx_subscription_pattern ON posthaste.subscription_patterns (tenant, pattern, subscription_id) WHERE current;
 CREATE INDEX idx_subscription_pattern_owner ON posthaste.subscription_patterns (subscription_id) WHERE current;
 INSERT INTO posthaste.subscription_patterns (tenant, pattern, subscription_id, current)
-    SELECT '', c.event_type, c.subscription_id, bool_or(s.event_type = c.event_type AND s.deleted_at IS NULL)
-    FROM posthaste.subscription_changes c JOIN posthaste.subscriptions s ON s.id = c.subscription_id
-    GROUP BY c.event_type, c.subscription_id;
+    SELECT '', s.event_type, s.id, s.deleted_at IS NULL FROM posthaste.subscriptions s;
+INSERT INTO posthaste.subscription_patterns (tenant, pattern, subscription_id, current)
+    SELECT DISTINCT '', c.event_type, c.subscription_id, false FROM posthaste.subscription_changes c
+    ON CONFLICT DO NOTHING;
 
 CREATE FUNCTION posthaste.note_subscription_patterns() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

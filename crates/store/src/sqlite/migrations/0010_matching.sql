@@ -114,9 +114,11 @@ CREATE TABLE subscription_patterns (
 CREATE INDEX idx_subscription_pattern ON subscription_patterns (tenant, pattern, subscription_id) WHERE current = 1;
 CREATE INDEX idx_subscription_pattern_owner ON subscription_patterns (subscription_id) WHERE current = 1;
 INSERT INTO subscription_patterns (tenant, pattern, subscription_id, current)
-    SELECT '', c.event_type, c.subscription_id, max(s.event_type = c.event_type AND s.deleted_at IS NULL)
-    FROM subscription_changes c JOIN subscriptions s ON s.id = c.subscription_id
-    GROUP BY c.event_type, c.subscription_id;
+    SELECT '', s.event_type, s.id, s.deleted_at IS NULL FROM subscriptions s;
+INSERT INTO subscription_patterns (tenant, pattern, subscription_id, current)
+    SELECT DISTINCT '', c.event_type, c.subscription_id, 0 FROM subscription_changes c
+    WHERE true
+    ON CONFLICT DO NOTHING;
 
 CREATE TRIGGER subscription_pattern_insert AFTER INSERT ON subscriptions
 WHEN NEW.event_types IS NOT NULL AND NEW.deleted_at IS NULL BEGIN

@@ -218,9 +218,7 @@ const ADMISSIBLE: &[&str] = &[
 ];
 const ROUTABLE: &[&str] = &[
     "id",
-    "tenant",
     "event_type",
-    "event_types",
     "filter",
     "callback_url",
     "active",

@@ -117,18 +117,21 @@ pub async fn every_change_is_audited<S: Stores>(h: &Harness<S>) {
     let (key, object) = (format!("keys/{}", key.id), format!("subscriptions/{id}"));
     let whole = |active: bool, verified: bool| {
         json!({
-            "event_type": "audited", "callback_url": HOOK, "active": active, "verified": verified,
-            "max_retry_limit": null, "timeout": null, "description": "the shop"
+            "tenant": null, "uid": null, "name": null, "metadata": {}, "event_types": ["audited"], "filter": null,
+            "callback_url": HOOK, "active": active, "verified": verified, "max_retry_limit": null, "timeout": null,
+            "description": "the shop", "signatures": ["standard"], "public_key": null, "headers": {}, "auth": null,
+            "envelope": "raw"
         })
     };
-    let bob = json!({"name": "bob", "role": "viewer"});
+    let bob = json!({"name": "bob", "role": "viewer", "tenant": null});
     let saga = format!("SELECT id FROM webhook_delivery_sagas WHERE requeued_from = {}", letters[0]);
     let (one, saga) = (format!("dead-letters/{}", letters[0]), h.direct.number(&saga).await);
+    let verified = json!({"verified": true, "method": "challenge"});
     let expected = [
         ("key_created", &*key, Value::Null, bob.clone()),
         ("key_revoked", &key, bob, Value::Null),
         ("subscription_created", &object, Value::Null, whole(true, false)),
-        ("subscription_verified", &object, json!({"verified": false}), json!({"verified": true})),
+        ("subscription_verified", &object, json!({"verified": false}), verified),
         ("subscription_changed", &object, json!({"active": true}), json!({"active": false})),
         ("secret_rotated", &object, Value::Null, json!({"previous_secret_expires_at": at(100).to_string()})),
         ("secret_rotated", &object, Value::Null, json!({"previous_secret_expires_at": null})),

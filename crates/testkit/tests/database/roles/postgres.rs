@@ -123,7 +123,7 @@ async fn every_right_on_every_function_matches_the_matrix() {
     let calls = [
         ("publish", "SELECT posthaste.publish('order.paid', '{}')"),
         ("requeue", "SELECT * FROM posthaste.requeue(1)"),
-        ("compare_events", "SELECT * FROM posthaste.compare_events('{}', '{}', '{}')"),
+        ("compare_events", "SELECT * FROM posthaste.compare_events('{}', '{}', '{}', '{}', '{}')"),
         ("resume_lane", "SELECT posthaste.resume_lane()"),
         ("limit_to_clock", "SELECT posthaste.limit_to_clock(now())"),
         (

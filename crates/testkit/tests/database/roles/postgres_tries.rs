@@ -28,7 +28,7 @@ pub(crate) const BEYOND: &[&str] = &[
     "CREATE OR REPLACE FUNCTION posthaste.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
     "DROP TABLE posthaste.events CASCADE",
     "DROP INDEX posthaste.uniq_saga_event_subscription",
-    "DROP FUNCTION posthaste.publish(text, json, text)",
+    "DROP FUNCTION posthaste.publish(text, json, text, json, text)",
     "DROP TRIGGER event_immutable ON posthaste.events",
     "DROP SCHEMA posthaste CASCADE",
     "COMMENT ON TABLE posthaste.events IS 'mine'",

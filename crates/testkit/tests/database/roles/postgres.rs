@@ -126,6 +126,7 @@ async fn every_right_on_every_function_matches_the_matrix() {
         ("compare_events", "SELECT * FROM posthaste.compare_events('{}', '{}', '{}', '{}', '{}')"),
         ("resume_lane", "SELECT posthaste.resume_lane()"),
         ("limit_to_clock", "SELECT posthaste.limit_to_clock(now())"),
+        ("check_attributes", "SELECT posthaste.check_attributes('{}')"),
         (
             "report_presence",
             "SELECT posthaste.report_presence('p', 'r', 'v', now(), now(), '{}', '{}', '{}')",
@@ -146,6 +147,8 @@ async fn every_right_on_every_function_matches_the_matrix() {
         for function in [
             "queue_events",
             "note_subscription_change",
+            "note_subscription_patterns",
+            "complete_event_types",
             "write_dead_letter",
             "write_audit",
             "keep_ledger",

@@ -89,7 +89,7 @@ pub(crate) async fn every_change_names_its_key_and_address<S: Stores>(api: &Test
     let revoked = &items[0];
     assert_eq!(
         (&revoked["key_id"], &revoked["before"]),
-        (&Value::Null, &json!({"name": "ann", "role": "admin"}))
+        (&Value::Null, &json!({"name": "ann", "role": "admin", "tenant": null}))
     );
     let changed = items.iter().find(|item| item["action"] == "subscription_changed").expect("a change");
     assert_eq!((&changed["key_id"], &changed["client_address"]), (&1.into(), &"127.0.0.1".into()));

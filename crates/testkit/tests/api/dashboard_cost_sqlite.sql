@@ -6,10 +6,14 @@ INSERT INTO numbers WITH RECURSIVE counted (k) AS
     (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < {deliveries})
     SELECT k FROM counted;
 
-INSERT INTO subscriptions (id, event_type, callback_url, verified, secret_ref, secret, created_at, updated_at)
-    SELECT k, 'kind.' || k, 'https://receiver.example/hook/' || k, 1, randomblob(16), 'secret-' || k, 1767225600000000,
-        1767225600000000
+INSERT INTO subscriptions (id, event_type, event_types, callback_url, verified, secret_ref, secret, created_at,
+        updated_at)
+    SELECT k, 'kind.' || k, json_array('kind.' || k), 'https://receiver.example/hook/' || k, 1, randomblob(16),
+        'secret-' || k, 1767225600000000, 1767225600000000
     FROM numbers WHERE k <= 10;
+
+INSERT INTO subscription_patterns (tenant, pattern, subscription_id, current)
+    SELECT '', 'kind.' || k, k, 1 FROM numbers WHERE k <= 10;
 
 INSERT INTO subscription_changes (subscription_id, event_type, callback_url, active, verified, changed_at)
     SELECT k, 'kind.' || k, 'https://receiver.example/hook/' || k, 1, 1, 1767225600000000 FROM numbers WHERE k <= 10;

@@ -30,18 +30,22 @@ fn secret_of(html: &str) -> String {
 
 /// Adds `count` subscriptions of one type with URLs of the maximum length.
 async fn add<S: Stores>(api: &TestApi<S>, count: u32, event_type: &str, is_verified: bool) {
-    let (time, secret_ref, is_verified) = match api.h.engine {
-        Engine::Sqlite => ("1800000001000000", "randomblob(16)", u8::from(is_verified).to_string()),
+    let (time, secret_ref, is_verified, event_types) = match api.h.engine {
+        Engine::Sqlite => {
+            let event_types = format!("json_array('{event_type}')");
+            ("1800000001000000", "randomblob(16)", u8::from(is_verified).to_string(), event_types)
+        }
         Engine::Postgres | Engine::PostgresCut => {
-            ("to_timestamp(1800000001)", "gen_random_uuid()", is_verified.to_string())
+            let event_types = format!("ARRAY['{event_type}']");
+            ("to_timestamp(1800000001)", "gen_random_uuid()", is_verified.to_string(), event_types)
         }
     };
     let url = format!("https://x.example/{}", "x".repeat(1_982));
-    let columns = "event_type, callback_url, verified, secret_ref, secret, created_at, updated_at";
+    let columns = "event_type, event_types, callback_url, verified, secret_ref, secret, created_at, updated_at";
     let sql = format!(
         "WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < {count})
          INSERT INTO subscriptions ({columns})
-         SELECT '{event_type}', '{url}', {is_verified}, {secret_ref}, 's', {time}, {time} FROM counted"
+         SELECT '{event_type}', {event_types}, '{url}', {is_verified}, {secret_ref}, 's', {time}, {time} FROM counted"
     );
     api.h.direct.force(&sql).await;
 }

@@ -7,9 +7,11 @@ use crate::query::{id, ok};
 use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
 use axum::extract::{Path, State};
-use posthaste_core::history::{SubscriptionChange, Unmatched, Verdict, routed_between, turn, verdict};
+use posthaste_core::history::{
+    SubscriptionChange, Unmatched, Verdict, decision_at, decision_matched, routed_between, turn, verdict,
+};
 use posthaste_core::ports::{ExplainedDelivery, ExplainedEvent, InsightStore as _, Stores};
-use posthaste_core::route::EventFacts;
+use posthaste_core::route::{EventFacts, RouteDecision};
 use posthaste_core::{DeadLetterId, EventId, SagaId, SubscriptionId, Timestamp};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +25,12 @@ const UNMATCHED_MAX: usize = 200;
 #[schema(example = json!({
     "event_id": 7, "event_type": "order.paid", "external_event_id": "shop-7", "correlation_id": null,
     "created_at": "2026-01-31T12:00:00.000000Z", "routed": true, "routed_at": "2026-01-31T12:00:00.004000Z",
-    "summary": "routed to 1 subscription; 1 other of this type did not match", "deliveries": [],
-    "unmatched": [{"subscription_id": 3, "reason": "paused", "told": "it was paused when the event was routed"}],
+    "summary": "routed to 1 subscription; 2 others for this type did not match", "deliveries": [],
+    "unmatched": [
+        {"subscription_id": 3, "reason": "paused", "clause": null, "told": "it was paused when the event was routed"},
+        {"subscription_id": 4, "reason": "filtered", "clause": "#/all/1 {\"exact\":{\"region\":\"eu\"}}",
+         "told": "its filter did not accept the event when it was routed"}
+    ],
     "truncated": false
 }))]
 pub(crate) struct Explanation {
@@ -46,7 +52,8 @@ pub(crate) struct Explanation {
     pub(crate) summary: String,
     /// The deliveries, oldest first, including those requeued from dead letters; at most 200.
     pub(crate) deliveries: Vec<Explained>,
-    /// The subscriptions that have or had this event type but got no delivery; at most 200.
+    /// The subscriptions of the same tenant that have or had a pattern for this event type but got no delivery; at most
+    /// 200.
     pub(crate) unmatched: Vec<NotMatched>,
     /// Whether entries were omitted. `/v1/deliveries?event_id=…` lists all deliveries.
     pub(crate) truncated: bool,
@@ -62,8 +69,20 @@ pub(crate) struct Explained {
     pub(crate) dead_letter_id: Option<i64>,
     /// The id of the delivery created by requeueing the dead letter; null if there is none.
     pub(crate) requeued_as: Option<i64>,
+    /// The pattern and the clause of the filter by which the subscription matched; null if its changes do not show it.
+    pub(crate) matched_by: Option<MatchedBy>,
     /// A description of the state in one sentence.
     pub(crate) told: String,
+}
+
+/// What decided that a subscription matched an event.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(example = json!({"pattern": "invoice.*", "clause": "#/any/0 {\"exact\":{\"region\":\"eu\"}}"}))]
+pub(crate) struct MatchedBy {
+    /// The most specific pattern of the subscription that matches the event type.
+    pub(crate) pattern: String,
+    /// The JSON pointer and the text of the clause of the filter that decided; null if there was no filter.
+    pub(crate) clause: Option<String>,
 }
 
 /// A subscription that got no delivery of an event.
@@ -74,6 +93,8 @@ pub(crate) struct NotMatched {
     /// The reason for the missing delivery. `changed_meanwhile`: the subscription changed too close to the time of
     /// routing to be certain. `missing`: the subscription matched, so a delivery should exist.
     pub(crate) reason: &'static str,
+    /// With the reason `filtered`, the JSON pointer and the text of the clause that did not accept the event.
+    pub(crate) clause: Option<String>,
     /// A description of the reason in one sentence.
     pub(crate) told: String,
 }
@@ -100,18 +121,23 @@ pub(crate) async fn find<S: Stores>(api: &ApiState<S>, event_id: EventId) -> Res
     Ok(explanation(found, api.clock.now()))
 }
 
-fn explanation(found: ExplainedEvent, now: Timestamp) -> Explanation {
-    let routed_at = first_delivery(&found);
-    let (unmatched, more_unmatched) = unmatched(&found, routed_at, now);
+fn explanation(mut found: ExplainedEvent, now: Timestamp) -> Explanation {
+    let history = History::of(&mut found, now);
+    let (unmatched, more_unmatched) = unmatched(&found, &history);
     let matched: BTreeSet<SubscriptionId> =
         found.deliveries.iter().map(|one| one.delivery.saga.subscription_id).collect();
     let summary = if found.is_queued {
         "not yet routed: subscriptions are matched when the router processes the event".to_owned()
     } else {
         let (matches, others) = (count(matched.len(), "subscription"), count(unmatched.len(), "other"));
-        format!("routed to {matches}; {others} of this type did not match")
+        format!("routed to {matches}; {others} for this type did not match")
     };
-    let ExplainedEvent { event, is_queued, deliveries, more_deliveries, more_changes, .. } = found;
+    let explained = |one: &ExplainedDelivery| {
+        let matched_by = history.matched_by(&found, one.delivery.saga.subscription_id);
+        explained(one, matched_by)
+    };
+    let deliveries = found.deliveries.iter().map(explained).collect();
+    let ExplainedEvent { event, is_queued, more_deliveries, more_changes, .. } = found;
     Explanation {
         event_id: event.id.get(),
         event_type: event.event_type.into_string(),
@@ -119,11 +145,54 @@ fn explanation(found: ExplainedEvent, now: Timestamp) -> Explanation {
         correlation_id: event.correlation_id.map(|id| id.into_string()),
         created_at: Utc(event.created_at),
         routed: !is_queued,
-        routed_at: routed_at.map(Utc),
+        routed_at: history.routed_at.map(Utc),
         summary,
-        deliveries: deliveries.into_iter().map(explained).collect(),
+        deliveries,
         unmatched,
         truncated: more_deliveries || more_changes || more_unmatched,
+    }
+}
+
+/// The changes of the subscriptions for one event, and when it was routed.
+struct History {
+    changes: BTreeMap<SubscriptionId, Vec<SubscriptionChange>>,
+    /// The time of the first delivery.
+    routed_at: Option<Timestamp>,
+    /// The interval in which the event was routed.
+    around: (Timestamp, Timestamp),
+}
+
+impl History {
+    fn of(found: &mut ExplainedEvent, now: Timestamp) -> Self {
+        let mut changes: BTreeMap<SubscriptionId, Vec<SubscriptionChange>> = BTreeMap::new();
+        for change in std::mem::take(&mut found.changes) {
+            changes.entry(change.subscription_id).or_default().push(change);
+        }
+        let routed_at = first_delivery(found);
+        Self { changes, routed_at, around: routed_between(found.event.created_at, routed_at, now) }
+    }
+
+    /// Returns what decided that a subscription with a delivery matched.
+    fn matched_by(&self, found: &ExplainedEvent, id: SubscriptionId) -> Option<MatchedBy> {
+        let (changes, at) = (self.changes.get(&id)?, self.routed_at.unwrap_or(self.around.1));
+        match decision_matched(changes, facts(found), at, self.around)? {
+            RouteDecision::Matched { pattern, clause } => Some(MatchedBy { pattern, clause }),
+            RouteDecision::Deleted
+            | RouteDecision::Inactive
+            | RouteDecision::Unverified
+            | RouteDecision::OtherTenant
+            | RouteDecision::NoPattern
+            | RouteDecision::Filtered { .. } => None,
+        }
+    }
+}
+
+/// Returns the part of the event that routing depends on.
+fn facts(found: &ExplainedEvent) -> EventFacts<'_> {
+    EventFacts {
+        event_type: &found.event.event_type,
+        tenant: found.event.tenant.as_ref(),
+        attributes: &found.event.attributes,
     }
 }
 
@@ -136,32 +205,20 @@ fn first_delivery(found: &ExplainedEvent) -> Option<Timestamp> {
     sagas.filter(|saga| saga.requeued_from.is_none()).map(|saga| saga.created_at).min()
 }
 
-/// Returns the subscriptions that ever had the event type but have no delivery, and whether the list was truncated.
-fn unmatched(
-    found: &ExplainedEvent,
-    routed_at: Option<Timestamp>,
-    now: Timestamp,
-) -> (Vec<NotMatched>, bool) {
+/// Returns the subscriptions that ever had a pattern for the event type but have no delivery, and whether the list was
+/// truncated.
+fn unmatched(found: &ExplainedEvent, history: &History) -> (Vec<NotMatched>, bool) {
     if found.is_queued {
         return (Vec::new(), false);
     }
     let matched: BTreeSet<SubscriptionId> =
         found.deliveries.iter().map(|one| one.delivery.saga.subscription_id).collect();
-    let mut changes: BTreeMap<SubscriptionId, Vec<SubscriptionChange>> = BTreeMap::new();
-    for change in found.changes.iter().filter(|change| !matched.contains(&change.subscription_id)) {
-        changes.entry(change.subscription_id).or_default().push(change.clone());
-    }
-    let event = EventFacts {
-        event_type: &found.event.event_type,
-        tenant: found.event.tenant.as_ref(),
-        attributes: &found.event.attributes,
-    };
-    let around = routed_between(found.event.created_at, routed_at, now);
+    let (event, around) = (facts(found), history.around);
+    let then = history.routed_at.map_or(around, |at| (at, at));
     let mut not_matched = Vec::new();
-    for (id, changes) in &changes {
-        let then = routed_at.map_or(around, |at| (at, at));
+    for (id, changes) in history.changes.iter().filter(|(id, _)| !matched.contains(id)) {
         let verdict_then = verdict(changes, event, then.0, then.1);
-        let (reason, text) = match (verdict_then, verdict(changes, event, around.0, around.1)) {
+        let (reason, told) = match (verdict_then, verdict(changes, event, around.0, around.1)) {
             (Verdict::Not(reason), _) => (reason.as_str(), why(reason).to_owned()),
             // The delivery may be one of those that were omitted.
             (_, Verdict::Matched) if found.more_deliveries || found.more_changes => continue,
@@ -170,10 +227,14 @@ fn unmatched(
             }
             (_, Verdict::Unsure | Verdict::Not(_)) => {
                 let turned = turn(changes, event, around.0, around.1);
-                ("changed_meanwhile", changed(turned, routed_at))
+                ("changed_meanwhile", changed(turned, history.routed_at))
             }
         };
-        not_matched.push(NotMatched { subscription_id: id.get(), reason, told: text });
+        let clause = match (verdict_then, decision_at(changes, event, then.1)) {
+            (Verdict::Not(Unmatched::Filtered), Some(RouteDecision::Filtered { clause })) => Some(clause),
+            _ => None,
+        };
+        not_matched.push(NotMatched { subscription_id: id.get(), reason, clause, told });
     }
     let more = not_matched.len() > UNMATCHED_MAX;
     not_matched.truncate(UNMATCHED_MAX);
@@ -212,13 +273,14 @@ const fn why(reason: Unmatched) -> &'static str {
     }
 }
 
-fn explained(one: ExplainedDelivery) -> Explained {
-    let told = describe(&one);
+fn explained(one: &ExplainedDelivery, matched_by: Option<MatchedBy>) -> Explained {
+    let told = describe(one);
     let (letter, again) = one.dead_letter.map_or((None, None), |(letter, again)| (Some(letter), again));
     Explained {
-        delivery: DeliveryView::with_attempts(&one.delivery, one.attempts),
+        delivery: DeliveryView::with_attempts(&one.delivery, one.attempts.clone()),
         dead_letter_id: letter.map(DeadLetterId::get),
         requeued_as: again.map(SagaId::get),
+        matched_by,
         told,
     }
 }

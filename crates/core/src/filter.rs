@@ -139,6 +139,13 @@ impl Filter {
         Self::parse(text)
     }
 
+    /// Returns a filter that accepts no event, in place of a stored one that cannot be read.
+    pub fn accepting_none() -> Self {
+        let root = Clause::Any(Vec::new());
+        let text = root.to_string();
+        Self { root, text }
+    }
+
     /// Returns the JSON text of the filter as it was sent, without white space and unnecessary escapes.
     pub fn as_text(&self) -> &str {
         &self.text

@@ -80,11 +80,15 @@ impl SubscriptionChange {
         }
     }
 
+    /// Returns what decided for an event, as if the subscription were active and verified.
+    fn decide(&self, event: EventFacts<'_>) -> RouteDecision {
+        route::decide(event, Routable { active: true, verified: true, ..self.routable() })
+    }
+
     /// Returns whether the recorded state matched an event. The reasons that depend on the event only, such as another
     /// type, are returned in preference to those that the subscription had for all events, such as a pause.
     fn matches(&self, event: EventFacts<'_>) -> Verdict {
-        let as_if_active = Routable { active: true, verified: true, ..self.routable() };
-        let reason = match route::decide(event, as_if_active) {
+        let reason = match self.decide(event) {
             RouteDecision::Deleted => Unmatched::Deleted,
             RouteDecision::OtherTenant => Unmatched::OtherTenant,
             RouteDecision::NoPattern => Unmatched::OtherType,
@@ -117,6 +121,31 @@ pub fn verdict(
         (Verdict::Unsure, _) | (_, Verdict::Unsure) => Verdict::Unsure,
         (Verdict::Matched, Verdict::Not(_)) | (Verdict::Not(_), Verdict::Matched) => Verdict::Unsure,
     })
+}
+
+/// Returns what decided whether a subscription matched an event in its state at a time, or `None` if it did not exist. A
+/// pause and a missing verification are ignored, because they hold for all events.
+pub fn decision_at(
+    changes: &[SubscriptionChange],
+    event: EventFacts<'_>,
+    at: Timestamp,
+) -> Option<RouteDecision> {
+    let state = changes.iter().rfind(|change| change.changed_at <= at)?;
+    Some(state.decide(event))
+}
+
+/// Returns the decision by which a subscription matched an event that was routed about `at`, between `from` and `to`:
+/// that of the state at this time, otherwise that of the last matching state in the interval.
+pub fn decision_matched(
+    changes: &[SubscriptionChange],
+    event: EventFacts<'_>,
+    at: Timestamp,
+    (from, to): (Timestamp, Timestamp),
+) -> Option<RouteDecision> {
+    let within = changes.iter().filter(|change| change.changed_at > from && change.changed_at <= to);
+    let states = within.rev().map(|change| change.decide(event));
+    let before = decision_at(changes, event, from);
+    decision_at(changes, event, at).into_iter().chain(states).chain(before).find(RouteDecision::is_matched)
 }
 
 /// Returns the last change between `from` and `to` that made the subscription start or stop matching an event.

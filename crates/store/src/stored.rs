@@ -38,6 +38,11 @@ pub(crate) fn read_filter(subscription_id: i64, text: &str) -> Option<Filter> {
         .ok()
 }
 
+/// Returns the filter of a past state of a subscription. As for the router, one that cannot be read accepts no event.
+pub(crate) fn read_past_filter(subscription_id: i64, text: &str) -> Filter {
+    read_filter(subscription_id, text).unwrap_or_else(Filter::accepting_none)
+}
+
 /// Returns the patterns that match events of the given tenants and types, each with its tenant as stored.
 pub(crate) fn patterns_of<'e>(
     kinds: impl IntoIterator<Item = (Option<&'e Tenant>, &'e EventType)>,

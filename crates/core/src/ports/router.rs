@@ -18,6 +18,8 @@ pub struct Routed {
     /// The number of matching pairs of event and subscription. Includes pairs that already had a saga, because
     /// the router has no permission to read sagas.
     pub pairs: u32,
+    /// The number of pairs for which a filter was evaluated, whether it accepted the event or not.
+    pub filtered: u32,
     pub lowest: Option<EventId>,
     /// The distinct subscriptions of the pairs.
     pub subscriptions: Vec<SubscriptionId>,

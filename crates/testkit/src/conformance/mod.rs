@@ -7,6 +7,7 @@ pub mod dead_letter;
 pub mod finding;
 pub mod ingest;
 pub mod key;
+pub mod matching;
 pub mod orchestrator;
 pub mod outbox;
 pub mod reader;
@@ -29,6 +30,10 @@ macro_rules! promises {
             router::an_event_committed_late_is_still_routed,
             router::only_active_and_verified_subscriptions_get_a_saga,
             router::two_routers_share_the_queue,
+            matching::ten_thousand_random_events_are_routed_as_core_decides,
+            matching::each_rule_of_matching_selects_its_subscriptions,
+            matching::an_unreadable_filter_matches_no_event,
+            matching::filters_change_while_routers_share_the_queue,
             orchestrator::two_orchestrators_create_one_job_for_each_saga,
             orchestrator::a_saga_never_has_two_active_jobs,
             orchestrator::a_result_applied_twice_counts_once,

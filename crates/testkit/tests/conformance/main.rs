@@ -8,8 +8,8 @@ mod proxy;
 mod publish;
 
 use posthaste_testkit::conformance::{
-    audit, cleaner, dead_letter, finding, ingest, key, orchestrator, outbox, reader, router, subscriptions,
-    worker,
+    audit, cleaner, dead_letter, finding, ingest, key, matching, orchestrator, outbox, reader, router,
+    subscriptions, worker,
 };
 
 macro_rules! on_every_engine {

@@ -38,9 +38,9 @@ const HUNG: &str = "
 const ENDED: &str = "
     UPDATE webhook_delivery_jobs SET status = 'Completed', response_status = 200 WHERE id > {last} - 100;
     INSERT INTO finished_jobs (job_id) SELECT id FROM webhook_delivery_jobs WHERE id > {last} - 100;";
-const SUBSCRIPTIONS: &str = "
-    INSERT INTO subscriptions (id, event_type, callback_url, verified, secret_ref, secret, created_at, updated_at) {ids}
-        SELECT k, 'kind', 'https://receiver.example/hook', {true}, {secret_ref}, 'secret', {past}, {past}
+pub(crate) const SUBSCRIPTIONS: &str = "
+    INSERT INTO subscriptions (id, event_type, event_types, callback_url, verified, secret_ref, secret, created_at, updated_at) {ids}
+        SELECT k, 'kind', {types}, 'https://receiver.example/hook', {true}, {secret_ref}, 'secret', {past}, {past}
         FROM {numbers};";
 /// SQL that inserts a backlog of due sagas for the last subscription, older than the forty of every other one.
 const DUE: &str = "
@@ -81,13 +81,13 @@ const NO_AUTOVACUUM: &str = "DO $$
     END $$";
 
 /// A PostgreSQL database that is filled with triggers disabled.
-struct Server {
+pub(crate) struct Server {
     url: String,
-    client: Client,
+    pub(crate) client: Client,
 }
 
 impl Server {
-    async fn with(name: &str, script: &[(&str, i64)]) -> Self {
+    pub(crate) async fn with(name: &str, script: &[(&str, i64)]) -> Self {
         let url = postgres::migrated_database(name).await;
         let client = postgres::client(&postgres::as_admin(&url)).await;
         let begin = "SET search_path = posthaste; SET session_replication_role = replica;";
@@ -110,6 +110,7 @@ impl Server {
                 .replace("{future}", "timestamptz '2027-01-15 09:00:00Z'")
                 .replace("{token}", "gen_random_uuid()")
                 .replace("{secret_ref}", "gen_random_uuid()")
+                .replace("{types}", "ARRAY['kind']")
                 .replace("{true}", "true");
             self.client.batch_execute(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         }
@@ -143,13 +144,13 @@ async fn analyze(servers: &[&Server]) {
 }
 
 /// A SQLite file that is filled with triggers disabled.
-struct File {
-    connection: Connection,
+pub(crate) struct File {
+    pub(crate) connection: Connection,
     _file: SqliteFile,
 }
 
 impl File {
-    fn with(script: &[(&str, i64)]) -> Self {
+    pub(crate) fn with(script: &[(&str, i64)]) -> Self {
         let file = SqliteFile::migrated();
         let connection = open(&file.path());
         let mut all = String::from(
@@ -167,6 +168,7 @@ impl File {
                 .replace("{future}", &(T0.micros() + 3_600_000_000).to_string())
                 .replace("{token}", "zeroblob(16)")
                 .replace("{secret_ref}", "randomblob(16)")
+                .replace("{types}", "'[\"kind\"]'")
                 .replace("{true}", "1");
             all.push_str(&sql);
         }
@@ -183,7 +185,19 @@ impl File {
     /// Returns the number of virtual machine steps of a statement with an array of ids, which must return `rows` rows.
     fn steps_over(&self, ids: RangeInclusive<i64>, name: &str, arguments: &[i64], rows: usize) -> usize {
         let arguments: Vec<Value> = arguments.iter().map(|number| Value::Integer(*number)).collect();
-        let counted = count(&self.connection, &load("sqlite", name), &arguments, ids)
+        self.steps_with(name, &arguments, |_| ids.clone().map(Value::Integer).collect(), rows)
+    }
+
+    /// Returns the number of virtual machine steps of a statement with arrays, which must return `rows` rows. `list`
+    /// returns the array at a place.
+    pub(crate) fn steps_with(
+        &self,
+        name: &str,
+        arguments: &[Value],
+        list: impl Fn(usize) -> Vec<Value>,
+        rows: usize,
+    ) -> usize {
+        let counted = count(&self.connection, &load("sqlite", name), arguments, list)
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(counted.rows, rows, "{name}");
         counted.steps

@@ -20,9 +20,14 @@ END $$;
 -- Rows 1 to 100 are Pending, 101 to 200 wait for a retry, 201 to 300 are leased (the first half has expired), 301 to
 -- 400 have finished but are not applied, and 401 to 500 can be claimed. Events 501 to 600 are not yet routed.
 
-INSERT INTO subscriptions (id, event_type, callback_url, verified, secret) OVERRIDING SYSTEM VALUE
-    SELECT k, 'kind.' || k % 1000, 'https://receiver.example/hook/' || k, true, 'secret-' || k
+-- Those of the types 1 to 100 have a filter.
+INSERT INTO subscriptions (id, event_type, event_types, filter, callback_url, verified, secret) OVERRIDING SYSTEM VALUE
+    SELECT k, 'kind.' || k % 1000, ARRAY['kind.' || k % 1000],
+        CASE WHEN k % 1000 BETWEEN 1 AND 100 THEN '{"exact":{"region":"eu"}}' END,
+        'https://receiver.example/hook/' || k, true, 'secret-' || k
     FROM generate_series(1, 4000) k;
+INSERT INTO subscription_patterns (tenant, pattern, subscription_id, current)
+    SELECT '', 'kind.' || k % 1000, k, true FROM generate_series(1, 4000) k;
 
 INSERT INTO events (id, external_event_id, event_type, payload, created_at) OVERRIDING SYSTEM VALUE
     SELECT 300000 + k, 'external-' || 300000 + k, 'kind.' || k % 1000, '{"live": true}',

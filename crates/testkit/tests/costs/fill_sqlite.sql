@@ -6,10 +6,14 @@ CREATE TEMP TABLE numbers (k INTEGER PRIMARY KEY);
 INSERT INTO numbers WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < 300000)
     SELECT k FROM counted;
 
-INSERT INTO subscriptions (id, event_type, callback_url, verified, secret_ref, secret, created_at, updated_at)
-    SELECT k, 'kind.' || (k % 1000), 'https://receiver.example/hook/' || k, 1, randomblob(16), 'secret-' || k,
-        1798761600000000, 1798761600000000
+INSERT INTO subscriptions (id, event_type, event_types, filter, callback_url, verified, secret_ref, secret, created_at,
+        updated_at)
+    SELECT k, 'kind.' || (k % 1000), json_array('kind.' || (k % 1000)),
+        iif(k % 1000 BETWEEN 1 AND 100, '{"exact":{"region":"eu"}}', NULL), 'https://receiver.example/hook/' || k, 1,
+        randomblob(16), 'secret-' || k, 1798761600000000, 1798761600000000
     FROM numbers WHERE k <= 4000;
+INSERT INTO subscription_patterns (tenant, pattern, subscription_id, current)
+    SELECT '', 'kind.' || (k % 1000), k, 1 FROM numbers WHERE k <= 4000;
 
 -- ── history ──────────────────────────────────────────────────────────────────────────────────────
 

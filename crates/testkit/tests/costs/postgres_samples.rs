@@ -43,7 +43,7 @@ fn examined(name: &str) -> usize {
         Some(("insight", "survey_queues" | "survey_sagas")) => COUNTED_MAX,
         // Five lookups per saga; two index entries and the row per change.
         Some(("insight", "examine_sagas" | "examine_orders" | "examine_newest_orders")) => 5 * EXAMINED_MAX,
-        Some(("insight", "changes_of_types")) => CHANGES_MAX,
+        Some(("insight", "changes_of_patterns")) => CHANGES_MAX,
         Some(("reader" | "dead_letter" | "insight", _)) => EXAMINED_MAX,
         Some(_) | None => 0,
     }
@@ -94,7 +94,8 @@ fn explicit(name: &str) -> Option<Vec<String>> {
             ]
         }
         "ingest/compare_events" => {
-            vec![texts("external-", 1, BATCH), repeated("kind.1", "text"), repeated("1", "json")]
+            let (types, payloads) = (repeated("kind.1", "text"), repeated("1", "json"));
+            vec![texts("external-", 1, BATCH), types, payloads, repeated("{}", "text"), nothing()]
         }
         "ingest/insert_events" => vec![
             repeated("kind.1", "text"),
@@ -102,6 +103,9 @@ fn explicit(name: &str) -> Option<Vec<String>> {
             texts("new-", 1, BATCH),
             nothing(),
             nothing(),
+            nothing(),
+            repeated("acme", "text"),
+            repeated("{}", "text"),
             now(),
             text("200ms"),
         ],
@@ -163,7 +167,9 @@ fn explicit(name: &str) -> Option<Vec<String>> {
             "false".to_owned(),
             now(),
         ],
-        "insight/changes_of_types" => vec![texts("kind.", 1, BATCH), (CHANGES_MAX + 1).to_string()],
+        "insight/changes_of_patterns" => {
+            vec![repeated("", "text"), texts("kind.", 1, BATCH), (CHANGES_MAX + 1).to_string()]
+        }
         "insight/examine_sagas" => {
             let first = HISTORY - EXAMINED_MAX as i64;
             vec![first.to_string(), HISTORY.to_string(), (posthaste_core::ports::SAGAS_MAX + 1).to_string()]
@@ -184,11 +190,13 @@ fn explicit(name: &str) -> Option<Vec<String>> {
             "NULL".to_owned(),
             "'{}'".to_owned(),
         ],
-        "key/create_key" => vec![text("name"), text("ingest"), "sha256('new')".to_owned(), now()],
+        "key/create_key" => {
+            vec![text("name"), text("ingest"), text("acme"), "sha256('new')".to_owned(), now()]
+        }
         "reader/dead_letter_payloads" | "reader/event_payloads" => {
             vec![numbers(1, BATCH as i64), posthaste_core::ports::PAGE_BYTES_MAX.to_string()]
         }
-        "router/route_events" => vec!["0".to_owned(), batch, now()],
+        "router/insert_sagas" => vec![ids(501, 600), numbers(1_001, 1_100), now()],
         "worker/claim_due_jobs" => {
             vec![LONG_AGO.to_owned(), batch, later(), token(), text("worker-1")]
         }
@@ -209,9 +217,9 @@ fn explicit(name: &str) -> Option<Vec<String>> {
     })
 }
 
-/// Returns the arguments for a page of a list, or `None` if the statement is not a list. The first arguments have no
-/// filter; the second have one that matches no row, so that the page examines the maximum number of rows. Lists are
-/// newest first, except for requeueing.
+/// Returns several lists of arguments, or `None` if the statement is neither a list nor the router's. The first
+/// arguments of a list have no filter; the second have one that matches no row, so that the page examines the maximum
+/// number of rows. Lists are newest first, except for requeueing.
 fn page(name: &str) -> Option<Vec<Vec<String>>> {
     let newest = i64::MAX;
     let rows = match name {
@@ -245,14 +253,17 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
             format!("{newest}, NULL, NULL, NULL, 500, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}")
         }
         "reader/event_heads" => {
-            format!("{newest}, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, 'kind.none', {BATCH}, {EXAMINED_MAX}")
+            format!(
+                "{newest}, NULL, {BATCH}, {EXAMINED_MAX}, NULL; {newest}, 'kind.none', {BATCH}, {EXAMINED_MAX}, 'acme'"
+            )
         }
         "reader/event_heads_of_external_id" => {
-            format!("{newest}, 'external-500', NULL, NULL, NULL")
+            format!("{newest}, 'external-500', NULL, NULL, NULL, NULL")
         }
         "reader/event_heads_of_time" => {
             format!(
-                "{newest}, {LONG_AGO}, {NOW}, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, {LONG_AGO}, {NOW}, 'kind.none', {BATCH}, {EXAMINED_MAX}"
+                "{newest}, {LONG_AGO}, {NOW}, NULL, {BATCH}, {EXAMINED_MAX}, NULL; \
+                 {newest}, {LONG_AGO}, {NOW}, 'kind.none', {BATCH}, {EXAMINED_MAX}, 'acme'"
             )
         }
         "reader/last_event_of_time_examined" => format!("{LONG_AGO}, {NOW}, {EXAMINED_MAX}"),
@@ -277,8 +288,13 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
         }
         "reader/subscriptions" => {
             format!(
-                "{newest}, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, 'kind.none', true, true, {BATCH}, {EXAMINED_MAX}"
+                "{newest}, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}, NULL, NULL, NULL, NULL; \
+                 {newest}, '{{kind.none}}', true, true, {BATCH}, {EXAMINED_MAX}, 'acme', 'uid', 'name', '{{\"team\":\"a\"}}'"
             )
+        }
+        // Without candidates, and from the first event, which has some once there is a backlog.
+        "router/route_events" => {
+            format!("{}, {BATCH}, {NOW}, false; 0, {BATCH}, {NOW}, true", HISTORY + 501)
         }
         _ => return None,
     };

@@ -11,7 +11,6 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::Value;
 use rusqlite::vtab::array::{Array, load_module};
 use rusqlite::{Connection, StatementStatus};
-use std::ops::RangeInclusive;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -119,7 +118,7 @@ fn is_large(connection: &Connection, text: &str, alias: &str) -> bool {
 fn run(connection: &Connection, file: &SqlFile) -> Vec<String> {
     connection.execute_batch("BEGIN").expect("a transaction");
     let mut found = Vec::new();
-    match count(connection, &file.text, &arguments(&file.name), list(&file.name)) {
+    match count(connection, &file.text, &arguments(&file.name), |place| list(&file.name, place)) {
         Ok(counted) => {
             let steps_max = STEPS_PER_ROW_MAX * rows_max(&file.name);
             if counted.steps > steps_max {
@@ -138,18 +137,18 @@ pub(crate) struct Counted {
     pub(crate) rows: usize,
 }
 
-/// Runs a statement to completion and counts its rows and steps. An array parameter gets `list`. A parameter without
-/// an argument gets the id of a row in the history, which can also serve as a limit.
+/// Runs a statement to completion and counts its rows and steps. The array parameter at a place gets the `list`
+/// of this place. A parameter without an argument gets the id of a row in the history, which can also serve as a limit.
 pub(crate) fn count(
     connection: &Connection,
     sql: &str,
     arguments: &[Value],
-    list: RangeInclusive<i64>,
+    list: impl Fn(usize) -> Vec<Value>,
 ) -> rusqlite::Result<Counted> {
-    let list: Array = Rc::new(list.map(Value::Integer).collect());
     let mut statement = connection.prepare(sql)?;
     for place in 1..=statement.parameter_count() {
         if sql.contains(&format!("rarray(?{place})")) {
+            let list: Array = Rc::new(list(place));
             statement.raw_bind_parameter(place, &list)?;
         } else {
             let argument = arguments.get(place - 1).cloned().unwrap_or(Value::Integer(BATCH as i64));

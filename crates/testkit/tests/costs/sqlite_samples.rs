@@ -2,8 +2,6 @@
 //! here gets the id of a finished row for every parameter.
 
 use rusqlite::types::Value;
-use std::ops::RangeInclusive;
-
 use crate::{BATCH, HISTORY};
 
 const NOW: i64 = 1_800_000_000_000_000;
@@ -23,8 +21,13 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "cleaner/fetch_expired_leases" => numbers(&[NOW, BATCH_ROWS, 0, NOW + 120_000_000]),
         "dead_letter/find_dead_letters" => numbers(&[0, PAGE]),
         "dead_letter/find_dead_letters_of_subscription" => numbers(&[0, PAGE, 1]),
-        "key/create_key" => vec![text("name"), text("ingest"), Value::Blob(vec![7; 32]), Value::Integer(NOW)],
-        "insight/changes_of_types" => vec![Value::Null, Value::Integer(CHANGES_MAX + 1)],
+        "key/create_key" => {
+            vec![text("name"), text("ingest"), text("acme"), Value::Blob(vec![7; 32]), Value::Integer(NOW)]
+        }
+        "insight/changes_of_patterns" => {
+            let patterns: Vec<String> = (1..=BATCH).map(|kind| format!(r#"["","kind.{kind}"]"#)).collect();
+            vec![Value::Text(format!("[{}]", patterns.join(","))), Value::Integer(CHANGES_MAX + 1)]
+        }
         "insight/examine_sagas" => {
             numbers(&[live - PAGE, live, i64::from(posthaste_core::ports::SAGAS_MAX) + 1])
         }
@@ -33,7 +36,9 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "insight/survey_queues" => numbers(&[NOW, 60_000, NOW, NOW]),
         "insight/survey_sagas" | "insight/processes" => numbers(&[NOW]),
         // Arguments that match the stored event; any other content would be refused.
-        "ingest/compare_events" => vec![text("nobody"), text("kind.1"), text("1")],
+        "ingest/compare_events" => {
+            vec![text("nobody"), text("kind.1"), text("1"), Value::Null, Value::Null]
+        }
         "ingest/insert_event" => events(1),
         "ingest/insert_8_events" => events(8),
         "ingest/insert_32_events" => events(32),
@@ -96,14 +101,16 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "reader/event_heads_of_external_id" => {
             vec![Value::Integer(i64::MAX), Value::Integer(PAGE), text("external-500")]
         }
-        "reader/event_heads_of_type" | "reader/subscriptions_of_type" => {
+        "reader/event_heads_of_type" => {
             vec![Value::Integer(i64::MAX), Value::Integer(PAGE), text("kind.5")]
         }
         "reader/newest_order_audit" => vec![text("key-500"), Value::Integer(BATCH_ROWS)],
         "reader/order_audit" => vec![text("key-500"), Value::Integer(0), Value::Integer(BATCH_ROWS)],
         "reader/order" | "outbox_intake/find_orders" => vec![text("key-500")],
         "router/delete_routed" => numbers(&[live + 501, live + 600]),
-        "router/match_subscriptions" => numbers(&[0, BATCH_ROWS]),
+        "router/fetch_queued_events" => numbers(&[0, BATCH_ROWS]),
+        "router/insert_sagas" => vec![Value::Null, Value::Null, Value::Integer(NOW)],
+        "router/match_subscriptions" => vec![text("")],
         "worker/find_suspect_job" => numbers(&[0]),
         "worker/lease_jobs" => {
             vec![Value::Null, Value::Integer(NOW), Value::Blob(vec![7; 16]), text("worker-1")]
@@ -114,10 +121,15 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
     }
 }
 
-/// Returns the insertion time, followed by five values for each event.
+/// Returns the insertion time, followed by eight values for each event.
 fn events(count: usize) -> Vec<Value> {
     let text = |words: &str| Value::Text(words.to_owned());
-    let one = |number| [text(&format!("new-{number}")), text("kind.1"), text("{}"), Value::Null, Value::Null];
+    let one = |number| {
+        let (traces, tenant) = ([Value::Null, Value::Null, Value::Null], text("acme"));
+        let [correlation_id, parent, state] = traces;
+        let id = text(&format!("new-{number}"));
+        [id, text("kind.1"), text("{}"), correlation_id, parent, state, tenant, text("{}")]
+    };
     std::iter::once(Value::Integer(NOW)).chain((0..count).flat_map(one)).collect()
 }
 
@@ -126,8 +138,8 @@ fn delivered(job: i64) -> [Value; 4] {
     [Value::Integer(job), Value::Blob(vec![0; 16]), Value::Integer(200), Value::Integer(7)]
 }
 
-/// Returns the ids for an array parameter: live rows that the statement can change.
-pub(crate) fn list(name: &str) -> RangeInclusive<i64> {
+/// Returns the values of the array parameter at `place`: mostly ids of live rows that the statement can change.
+pub(crate) fn list(name: &str, place: usize) -> Vec<Value> {
     let first = match name.split_once('/') {
         Some(("orchestrator", verb)) if verb.contains("complete") => 301,
         // Subscription ids; the first 32 have live rows.
@@ -135,13 +147,19 @@ pub(crate) fn list(name: &str) -> RangeInclusive<i64> {
             ("orchestrator", "count_in_flight")
             | ("insight", "count_unfinished" | "last_dead_letters" | "attempts_of_subscriptions"),
         ) => {
-            return 1..=32;
+            return (1..=32).map(Value::Integer).collect();
         }
         Some(("orchestrator", _)) => 1,
         Some(("worker", verb)) if verb.contains("lease") => 401,
+        // The probes of types with a common prefix.
+        Some(("router", "match_subscriptions")) => {
+            return (1..=BATCH).map(|kind| Value::Text(format!("kind.{kind}"))).collect();
+        }
+        // The subscriptions of each event.
+        Some(("router", "insert_sagas")) if place == 2 => return vec![Value::Integer(1_000)],
         Some(_) | None => 201,
     };
-    HISTORY + first..=HISTORY + first + BATCH_ROWS - 1
+    (HISTORY + first..HISTORY + first + BATCH_ROWS).map(Value::Integer).collect()
 }
 
 /// Returns the number of rows that a statement may examine: a page of a list, a backlog, or a batch.
@@ -161,7 +179,7 @@ pub(crate) fn may_sort(name: &str) -> bool {
         "reader/deliveries_of_event",
         "insight/explained_deliveries",
         "insight/rollups",
-        "insight/changes_of_types",
+        "insight/changes_of_patterns",
     ]
     .contains(&name)
 }

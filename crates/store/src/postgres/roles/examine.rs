@@ -6,7 +6,7 @@ use crate::postgres::roles::events::{EVENT, stored_event};
 use crate::postgres::roles::order_row::order_status;
 use crate::postgres::roles::reader::{attempt, delivery};
 use crate::remote::Fault;
-use crate::stored::{patterns_of, read_attributes, read_filter};
+use crate::stored::{patterns_of, read_attributes, read_past_filter};
 use posthaste_core::conservation::{EventFacts, OrderFacts, Receipt, SagaFacts};
 use posthaste_core::event::EventType;
 use posthaste_core::history::SubscriptionChange;
@@ -81,7 +81,7 @@ async fn changes(
             subscription_id: SubscriptionId::from_store(id),
             tenant: get::<Option<String>>(row, "tenant")?.map(Tenant::from_store),
             event_types: EventTypePatterns::from_store(get(row, "event_types")?),
-            filter: get::<Option<&str>>(row, "filter")?.and_then(|text| read_filter(id, text)),
+            filter: get::<Option<&str>>(row, "filter")?.map(|text| read_past_filter(id, text)),
             active: get(row, "active")?,
             verified: get(row, "verified")?,
             is_deleted: get(row, "is_deleted")?,

@@ -52,6 +52,7 @@ impl RouterStore for PostgresRouter {
 fn add(whole: &mut Routed, part: Routed) {
     whole.events += part.events;
     whole.pairs = whole.pairs.saturating_add(part.pairs);
+    whole.filtered = whole.filtered.saturating_add(part.filtered);
     whole.lowest = whole.lowest.into_iter().chain(part.lowest).min();
     whole.subscriptions.extend(part.subscriptions);
     whole.subscriptions.sort_unstable();
@@ -91,17 +92,21 @@ async fn route_with_filters(
         session.roll_back().await?;
         return Ok(Routed::default());
     };
-    had_filters.store(get(row, "has_candidates")?, Ordering::Relaxed);
     let mut routed = routed(row)?;
-    let (events, subscriptions) = decide(row)?;
-    if events.is_empty() {
+    // An empty batch says nothing about the next one.
+    if routed.events > 0 {
+        had_filters.store(get(row, "has_candidates")?, Ordering::Relaxed);
+    }
+    let decided = decide(row)?;
+    routed.filtered = decided.filtered;
+    if decided.events.is_empty() {
         session.commit().await?;
         return Ok(routed);
     }
     let sql = include_str!("../sql/router/insert_sagas.sql");
-    session.commit_with(sql, &[&events, &subscriptions, &Instant(now)]).await?;
-    let pairs = u32::try_from(events.len()).unwrap_or(u32::MAX);
-    let subscriptions = subscriptions.into_iter().map(SubscriptionId::from_store).collect();
+    session.commit_with(sql, &[&decided.events, &decided.subscriptions, &Instant(now)]).await?;
+    let pairs = u32::try_from(decided.events.len()).unwrap_or(u32::MAX);
+    let subscriptions = decided.subscriptions.into_iter().map(SubscriptionId::from_store).collect();
     add(&mut routed, Routed { pairs, subscriptions, ..Routed::default() });
     Ok(routed)
 }
@@ -111,32 +116,46 @@ fn routed(row: &Row) -> Result<Routed, Fault> {
     let lowest = id_or_none(row, "lowest", EventId::from_store)?;
     let subscriptions =
         get::<Vec<i64>>(row, "subscriptions")?.into_iter().map(SubscriptionId::from_store).collect();
-    Ok(Routed { events: number("events")?, pairs: number("pairs")?, lowest, subscriptions })
+    Ok(Routed { events: number("events")?, pairs: number("pairs")?, filtered: 0, lowest, subscriptions })
 }
 
-/// Returns the pairs of event and subscription that match by a filter, as two arrays.
-fn decide(row: &Row) -> Result<(Vec<i64>, Vec<i64>), Fault> {
-    let texts = |column: &str| get::<Vec<String>>(row, column);
-    let ids: Vec<i64> = get(row, "filtered_ids")?;
-    let kinds = texts("filtered_tenants")?.into_iter().zip(texts("filtered_types")?);
-    let mut filters: HashMap<(String, String), Vec<(i64, Filter)>> = HashMap::new();
-    for ((kind, id), text) in kinds.zip(ids).zip(texts("filters")?) {
-        if let Some(filter) = read_filter(id, &text) {
-            filters.entry(kind).or_default().push((id, filter));
+/// The decisions of the filters.
+#[derive(Debug, Default)]
+struct Decided {
+    /// The events of the pairs that match, and the subscriptions at the same indices.
+    events: Vec<i64>,
+    subscriptions: Vec<i64>,
+    /// The number of evaluated filters.
+    filtered: u32,
+}
+
+/// Evaluates the filters of the candidates. Events of one kind, that is, tenant and type, have the same candidates.
+fn decide(row: &Row) -> Result<Decided, Fault> {
+    let numbers = |column: &str| get::<Vec<i64>>(row, column);
+    let texts = numbers("filter_ids")?.into_iter().zip(get::<Vec<&str>>(row, "filters")?);
+    let filters: HashMap<i64, Filter> =
+        texts.filter_map(|(id, text)| Some((id, read_filter(id, text)?))).collect();
+    let mut candidates: HashMap<i64, Vec<(i64, &Filter)>> = HashMap::new();
+    for (kind, id) in numbers("candidate_kinds")?.into_iter().zip(numbers("candidate_ids")?) {
+        if let Some(filter) = filters.get(&id) {
+            candidates.entry(kind).or_default().push((id, filter));
         }
     }
-    let (mut events, mut subscriptions) = (Vec::new(), Vec::new());
-    let kinds = texts("event_tenants")?.into_iter().zip(texts("event_types")?);
-    let attributes: Vec<Option<String>> = get(row, "event_attributes")?;
-    for ((kind, event_id), attributes) in kinds.zip(get::<Vec<i64>>(row, "event_ids")?).zip(attributes) {
-        let attributes = read_attributes(attributes.as_deref());
-        let event_type = EventType::from_store(kind.1.clone());
-        for (id, filter) in filters.get(&kind).map(Vec::as_slice).unwrap_or_default() {
+    let mut decided = Decided::default();
+    let events = numbers("event_ids")?.into_iter().zip(numbers("event_kinds")?);
+    let attributes: Vec<Option<&str>> = get(row, "event_attributes")?;
+    let facts = get::<Vec<String>>(row, "event_types")?.into_iter().zip(attributes);
+    for ((event_id, kind), (event_type, attributes)) in events.zip(facts) {
+        let candidates = candidates.get(&kind).map(Vec::as_slice).unwrap_or_default();
+        decided.filtered =
+            decided.filtered.saturating_add(u32::try_from(candidates.len()).unwrap_or(u32::MAX));
+        let (event_type, attributes) = (EventType::from_store(event_type), read_attributes(attributes));
+        for (id, filter) in candidates {
             if filter.matches(&event_type, &attributes) {
-                events.push(event_id);
-                subscriptions.push(*id);
+                decided.events.push(event_id);
+                decided.subscriptions.push(*id);
             }
         }
     }
-    Ok((events, subscriptions))
+    Ok(decided)
 }

@@ -21,7 +21,7 @@ use crate::sqlite::conn::value::{self, get};
 use crate::sqlite::roles::events::{EVENT, stored_event};
 use crate::sqlite::roles::reader::{all, one, read_attempt, read_delivery};
 use crate::sqlite::roles::subscriptions::read_event_types;
-use crate::stored::{patterns_of, read_attributes, read_filter};
+use crate::stored::{patterns_of, read_attributes, read_past_filter};
 
 const IS_QUEUED: &str = include_str!("../sql/insight/is_queued.sql");
 const EXPLAINED_DELIVERIES: &str = include_str!("../sql/insight/explained_deliveries.sql");
@@ -66,7 +66,7 @@ fn changes(
             subscription_id: SubscriptionId::from_store(id),
             tenant: get::<Option<String>>(row, "tenant")?.map(Tenant::from_store),
             event_types: read_event_types(row, id)?,
-            filter: get::<Option<String>>(row, "filter")?.and_then(|text| read_filter(id, &text)),
+            filter: get::<Option<String>>(row, "filter")?.map(|text| read_past_filter(id, &text)),
             active: get(row, "active")?,
             verified: get(row, "verified")?,
             is_deleted: get(row, "is_deleted")?,

@@ -57,6 +57,8 @@ fn route_events(session: &Session<'_>, take: RouteTake, now: Timestamp) -> Answe
     for (kind, events) in kinds {
         routed.events += u32::try_from(events.len()).unwrap_or(u32::MAX);
         let candidates = match_subscriptions(session, &kind)?;
+        let filtered = events.len().saturating_mul(candidates.filtered.len());
+        routed.filtered = routed.filtered.saturating_add(u32::try_from(filtered).unwrap_or(u32::MAX));
         for (events, targets) in decide(kind.1, events, candidates) {
             let pairs = events.len().saturating_mul(targets.len());
             routed.pairs = routed.pairs.saturating_add(u32::try_from(pairs).unwrap_or(u32::MAX));
@@ -91,10 +93,16 @@ fn match_subscriptions(session: &Session<'_>, (tenant, event_type): &Kind) -> An
     let probes: Array = Rc::new(probes.collect());
     let mut matching = session.statement(MATCH_SUBSCRIPTIONS)?;
     let mut rows = matching.query(params![tenant, probes])?;
-    let mut candidates = Candidates { unfiltered: Vec::new(), filtered: Vec::new() };
+    let mut found: Vec<(i64, Option<String>)> = Vec::new();
     while let Some(row) = rows.next()? {
-        let id = row.get(0)?;
-        match row.get::<_, Option<String>>(1)? {
+        found.push((row.get(0)?, row.get(1)?));
+    }
+    // A subscription may have several of the patterns.
+    found.sort_unstable();
+    found.dedup_by_key(|(id, _)| *id);
+    let mut candidates = Candidates { unfiltered: Vec::new(), filtered: Vec::new() };
+    for (id, filter) in found {
+        match filter {
             None => candidates.unfiltered.push(id),
             Some(text) => candidates.filtered.extend(read_filter(id, &text).map(|filter| (id, filter))),
         }

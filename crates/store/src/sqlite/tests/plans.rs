@@ -7,7 +7,7 @@ use crate::grants::DbRole;
 
 /// Files whose statements may scan or sort a table, with the reason.
 const EXCEPTIONS: [(&str, &str); 7] = [
-    ("insight/changes_of_types.sql", "returns each subscription once"),
+    ("insight/changes_of_patterns.sql", "returns each subscription once"),
     ("insight/engine.sql", "migrations are few"),
     ("insight/explained_deliveries.sql", "sorts the sagas of one event"),
     ("insight/rollups.sql", "sums up counters by name"),

@@ -1,10 +1,10 @@
 -- role: router_worker
 -- Dequeues events and inserts a saga for every matching subscription without a filter, in one statement, so that an
 -- event is routed completely or not at all. Returns the number of events, the number of (event, subscription) pairs, the
--- lowest event id and the subscriptions. Subscriptions with a filter are only candidates: the events and subscriptions
--- of these pairs are returned, core decides, and insert_sagas.sql inserts the sagas in the same transaction. If $4 is
--- false, the caller commits with this statement: then a batch with candidates is left in the queue, and has_candidates
--- is true.
+-- lowest event id and the subscriptions. Subscriptions with a filter are only candidates: they are returned with the
+-- number of the kind of event (tenant and type), each filter once, and the events of these kinds. Core decides, and
+-- insert_sagas.sql inserts the sagas in the same transaction. If $4 is false, the caller commits with this statement:
+-- then a batch with candidates is left in the queue, and has_candidates is true.
 -- index: routing_queue_pkey, events_pkey, idx_subscription_pattern, subscriptions_pkey.
 -- planner: materialized claim, literal LIMIT, update by ctid, fenced lookup. Subscriptions are looked up once for each
 -- distinct pair of tenant and type, with one index probe for the type, for each of its first 15 ancestors and for *,
@@ -28,9 +28,12 @@ WITH taken AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT e.event_type, e.tenant, e.attributes FROM posthaste.events e WHERE e.id = t.event_id OFFSET 0
     ) e
-), target AS MATERIALIZED (
-    SELECT DISTINCT k.tenant, k.event_type, s.id AS subscription_id, s.filter
+), kind AS MATERIALIZED (
+    SELECT k.tenant, k.event_type, row_number() OVER () AS number
     FROM (SELECT DISTINCT event.tenant, event.event_type FROM event) k
+), target AS MATERIALIZED (
+    SELECT DISTINCT k.tenant, k.event_type, k.number, s.id AS subscription_id, s.filter
+    FROM kind k
     CROSS JOIN LATERAL (
         SELECT k.event_type AS pattern
         UNION ALL
@@ -71,17 +74,22 @@ SELECT
     (SELECT min(routed.event_id) FROM routed) AS lowest,
     ARRAY(SELECT DISTINCT pair.subscription_id FROM pair) AS subscriptions,
     EXISTS (SELECT FROM candidate) AS has_candidates,
-    filtered.*,
-    undecided.*
+    undecided.*,
+    accepting.*,
+    event_of_candidate.*
 FROM (
-    SELECT coalesce(array_agg(c.tenant), '{}') AS filtered_tenants, coalesce(array_agg(c.event_type), '{}') AS filtered_types,
-        coalesce(array_agg(c.subscription_id), '{}') AS filtered_ids, coalesce(array_agg(c.filter), '{}') AS filters
+    SELECT coalesce(array_agg(c.number), '{}') AS candidate_kinds,
+        coalesce(array_agg(c.subscription_id), '{}') AS candidate_ids
     FROM candidate c WHERE $4::boolean
-) filtered
+) undecided
 CROSS JOIN (
-    SELECT coalesce(array_agg(e.event_id), '{}') AS event_ids, coalesce(array_agg(e.tenant), '{}') AS event_tenants,
+    SELECT coalesce(array_agg(f.subscription_id), '{}') AS filter_ids, coalesce(array_agg(f.filter), '{}') AS filters
+    FROM (SELECT DISTINCT c.subscription_id, c.filter FROM candidate c WHERE $4::boolean) f
+) accepting
+CROSS JOIN (
+    SELECT coalesce(array_agg(e.event_id), '{}') AS event_ids, coalesce(array_agg(k.number), '{}') AS event_kinds,
         coalesce(array_agg(e.event_type), '{}') AS event_types,
         coalesce(array_agg(e.attributes::text), '{}') AS event_attributes
-    FROM event e
-    WHERE $4::boolean AND (e.tenant, e.event_type) IN (SELECT c.tenant, c.event_type FROM candidate c)
-) undecided
+    FROM event e JOIN kind k USING (tenant, event_type)
+    WHERE $4::boolean AND k.number IN (SELECT c.number FROM candidate c)
+) event_of_candidate

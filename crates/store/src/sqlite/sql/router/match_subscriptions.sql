@@ -1,8 +1,9 @@
 -- role: router_worker
 -- Returns the active and verified subscriptions of the tenant ?1 (none: an empty text) that have one of the patterns ?2,
--- the probes of an event type. Executed once for each distinct pair of tenant and type of a batch.
+-- the probes of an event type. Executed once for each distinct pair of tenant and type of a batch. A subscription with
+-- several matching patterns is returned several times: removing duplicates here would need a temporary B-tree.
 -- index: idx_subscription_pattern, primary key of subscriptions
-SELECT DISTINCT s.id, s.filter
+SELECT s.id, s.filter
 FROM rarray(?2) AS probe
 CROSS JOIN subscription_patterns p INDEXED BY idx_subscription_pattern
     ON p.tenant = ?1 AND p.pattern = probe.value AND p.current = 1

@@ -29,7 +29,7 @@ const UNMATCHED_MAX: usize = 200;
     "unmatched": [
         {"subscription_id": 3, "reason": "paused", "clause": null, "told": "it was paused when the event was routed"},
         {"subscription_id": 4, "reason": "filtered", "clause": "#/all/1 {\"exact\":{\"region\":\"eu\"}}",
-         "told": "its filter did not accept the event when it was routed"}
+         "told": "its filter did not accept the event when it was routed: #/all/1 {\"exact\":{\"region\":\"eu\"}}"}
     ],
     "truncated": false
 }))]
@@ -73,6 +73,16 @@ pub(crate) struct Explained {
     pub(crate) matched_by: Option<MatchedBy>,
     /// A description of the state in one sentence.
     pub(crate) told: String,
+}
+
+impl Explained {
+    /// Returns a description of what decided, or `None` if it is unknown.
+    pub(crate) fn matched_text(&self) -> Option<String> {
+        self.matched_by.as_ref().map(|MatchedBy { pattern, clause }| match clause {
+            None => format!("matched by the pattern {pattern}"),
+            Some(clause) => format!("matched by the pattern {pattern} and the filter {clause}"),
+        })
+    }
 }
 
 /// What decided that a subscription matched an event.
@@ -164,9 +174,13 @@ struct History {
 
 impl History {
     fn of(found: &mut ExplainedEvent, now: Timestamp) -> Self {
+        // The later changes of the last subscription may be among those that were omitted.
+        let cut = found.changes.last().filter(|_| found.more_changes).map(|change| change.subscription_id);
         let mut changes: BTreeMap<SubscriptionId, Vec<SubscriptionChange>> = BTreeMap::new();
         for change in std::mem::take(&mut found.changes) {
-            changes.entry(change.subscription_id).or_default().push(change);
+            if Some(change.subscription_id) != cut {
+                changes.entry(change.subscription_id).or_default().push(change);
+            }
         }
         let routed_at = first_delivery(found);
         Self { changes, routed_at, around: routed_between(found.event.created_at, routed_at, now) }
@@ -234,6 +248,7 @@ fn unmatched(found: &ExplainedEvent, history: &History) -> (Vec<NotMatched>, boo
             (Verdict::Not(Unmatched::Filtered), Some(RouteDecision::Filtered { clause })) => Some(clause),
             _ => None,
         };
+        let told = clause.as_ref().map_or_else(|| told.clone(), |clause| format!("{told}: {clause}"));
         not_matched.push(NotMatched { subscription_id: id.get(), reason, clause, told });
     }
     let more = not_matched.len() > UNMATCHED_MAX;

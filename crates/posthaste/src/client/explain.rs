@@ -53,6 +53,11 @@ fn shown(answer: &Value) -> String {
             cell("status"),
             cell("told")
         ));
+        let matched = &delivery["matched_by"];
+        if let Some(pattern) = matched["pattern"].as_str() {
+            let filter = matched["clause"].as_str().map(|clause| format!(" and the filter {clause}"));
+            text.push_str(&format!("  matched by the pattern {pattern}{}\n", filter.unwrap_or_default()));
+        }
         if !delivery["requeued_from"].is_null() {
             text.push_str(&format!("  requeued from dead letter {}\n", cell("requeued_from")));
         }
@@ -64,7 +69,7 @@ fn shown(answer: &Value) -> String {
         }
     }
     if !list("unmatched").is_empty() {
-        text.push_str("\nother subscriptions of this type:\n");
+        text.push_str("\nother subscriptions for this type:\n");
         text.push_str(&table::rows(&UNMATCHED, list("unmatched")));
     }
     if answer["truncated"] == true {
@@ -99,6 +104,7 @@ mod tests {
             "deliveries": [{
                 "saga_id": 9, "subscription_id": 3, "status": "Completed", "told": "delivered with 1 attempt",
                 "requeued_from": 4,
+                "matched_by": {"pattern": "order.*", "clause": "# {\"exact\":{\"region\":\"eu\"}}"},
                 "attempts": [{
                     "attempt_at": "2026-01-31T12:00:02Z", "status": "Completed", "response_status": 200,
                     "error_code": null, "duration_ms": 12, "worker_id": "w"
@@ -112,6 +118,7 @@ mod tests {
             "event        7",
             "routed       2026-01-31T12:00:01Z",
             "delivery 9 to subscription 3: Completed, delivered with 1 attempt",
+            "  matched by the pattern order.* and the filter # {\"exact\":{\"region\":\"eu\"}}",
             "  requeued from dead letter 4",
             "  2026-01-31T12:00:02Z  Completed  200       -      12  w",
             "5             paused  it was paused",

@@ -1,14 +1,18 @@
 //! The doctor checks in the API: no false alarms on a busy system, and every kind of damage is found.
 
+use crate::explain;
 use crate::server::{Options, TestApi};
 use posthaste_core::SubscriptionId;
+use posthaste_core::filter::Filter;
 use posthaste_core::outcome::Failure;
 use posthaste_core::ports::{
-    IngestStore as _, OutboxIntakeStore as _, PresenceStore as _, ProcessSeen, Stores, WorkerStore as _,
+    IngestStore as _, OutboxIntakeStore as _, PresenceStore as _, ProcessSeen, Stores, SubscriptionStore as _,
+    WorkerStore as _,
 };
+use posthaste_core::subscription::SubscriptionPatch;
 use posthaste_services::doctor::ROLES;
 use posthaste_services::egress::{AllowedPorts, EgressPolicy};
-use posthaste_testkit::fixtures::{T0, at, delivered, event, failed, order, worker_id};
+use posthaste_testkit::fixtures::{T0, actor, at, delivered, event, failed, order, worker_id};
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::subscribers::subscribe;
 use serde_json::Value;
@@ -312,4 +316,47 @@ pub(crate) async fn history_is_examined_page_by_page<S: Stores>(api: &TestApi<S>
     api.get("/v1/doctor?cursor=x").refused(422, "cursor").await;
     api.get("/v1/doctor?recent=maybe").refused(422, "recent").await;
     api.get(&format!("/v1/doctor?recent=true&cursor={cursor}")).refused(422, "cursor").await;
+}
+
+pub(crate) async fn conservation_follows_patterns_filters_and_tenants<S: Stores>(api: &TestApi<S>) {
+    let h = &api.h;
+    let eu = explain::subscribe(h, &["order.*", "*"], Some(r#"{"exact":{"region":"eu"}}"#)).await;
+    let us = explain::subscribe(h, &["order.paid"], Some(r#"[{"exact":{"region":"us"}}]"#)).await;
+    let all = explain::subscribe(h, &["*"], None).await;
+    // Of no tenant, so without a delivery.
+    h.subscribe("order.paid").await;
+    let mut events = Vec::new();
+    for region in ["eu", "us", "ap", "eu"] {
+        let attributes = format!(r#"{{"region":"{region}"}}"#);
+        events.push(explain::publish(h, "order.paid", &attributes, NOW_S).await);
+    }
+    explain::publish(h, "posthaste.key.expired", "{}", NOW_S).await;
+    h.route_all(at(NOW_S)).await;
+    // Long after the routing, a filter changes: the check uses the earlier one.
+    let filter = Some(Some(Filter::parse(r#"{"exact":{"region":"none"}}"#).expect("a filter")));
+    let patch = SubscriptionPatch { filter, ..SubscriptionPatch::default() };
+    let (later, subscriptions) = (at(10 * NOW_S), h.store.subscriptions());
+    subscriptions.update_subscription(us, patch, None, actor(), later).await.expect("a change");
+    api.clock.set(at(10 * NOW_S + 1));
+    let conservation = async || {
+        let diagnosis = api.get("/v1/doctor").expect(200).await;
+        let checks = diagnosis["checks"].as_array().expect("checks");
+        let check = checks.iter().find(|check| check["name"] == "conservation").expect("the check").clone();
+        (check["status"].clone(), check["found"].as_str().expect("a text").to_owned())
+    };
+    // Four for all, two for eu, one for us; what a filter, a tenant or a pattern excludes is not missing.
+    let (status, found) = conservation().await;
+    assert_eq!((status, found.as_str()), ("ok".into(), "no delivery is missing: 5 events routed, 7 deliveries created"));
+    let mut lost = 0;
+    for (event, subscription) in [(events[0], eu), (events[1], us), (events[2], all)] {
+        let sql = format!(
+            "DELETE FROM webhook_delivery_sagas WHERE event_id = {event} AND subscription_id = {subscription}"
+        );
+        h.direct.force(&sql).await;
+        lost += 1;
+        let (status, found) = conservation().await;
+        assert_eq!(status, "problem", "{found}");
+        let named = format!("event {event} has no delivery for subscription {subscription}");
+        assert!(found.contains(&named) && found.starts_with(&format!("{lost} deliver")), "{found}");
+    }
 }

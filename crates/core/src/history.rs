@@ -290,6 +290,41 @@ mod tests {
     }
 
     #[test]
+    fn decision_is_that_of_the_state_at_the_time() {
+        let (event_type, attributes) = (kind("a.b"), Attributes::default());
+        let event = EventFacts { event_type: &event_type, tenant: None, attributes: &attributes };
+        let refusing = Filter::parse(r#"{"exact":{"n":"1"}}"#).ok();
+        let patterns = |text: &str| EventTypePatterns::from_store(vec![text.to_owned()]);
+        let changes = [
+            SubscriptionChange { event_types: patterns("*"), ..change(100, "x", true, false) },
+            SubscriptionChange { event_types: patterns("a.*"), ..change(200, "x", false, true) },
+            SubscriptionChange { filter: refusing, ..change(300, "a.b", true, true) },
+        ];
+        let matched = |pattern: &str| Some(RouteDecision::Matched { pattern: pattern.to_owned(), clause: None });
+        let clause = r##"# {"exact":{"n":"1"}}"##.to_owned();
+        for (seconds, expected) in [
+            (99, None),
+            (100, matched("*")),
+            (250, matched("a.*")),
+            (300, Some(RouteDecision::Filtered { clause })),
+        ] {
+            assert_eq!(decision_at(&changes, event, at(seconds)), expected, "{seconds}");
+        }
+        // If the state at the time does not match, the router used another one of the interval.
+        for (seconds, from, to, expected) in [
+            (150, 0, 400, matched("*")),
+            (250, 0, 400, matched("a.*")),
+            (300, 250, 400, matched("a.*")),
+            (99, 50, 150, matched("*")),
+            (99, 50, 99, None),
+            (400, 300, 500, None),
+        ] {
+            let found = decision_matched(&changes, event, at(seconds), (at(from), at(to)));
+            assert_eq!(found, expected, "{seconds} in {from} to {to}");
+        }
+    }
+
+    #[test]
     fn time_of_routing_is_derived_from_the_first_delivery() {
         assert_eq!(routed_between(at(100), Some(at(200)), at(900)), (at(170), at(1_100)));
         assert_eq!(routed_between(at(100), None, at(900)), (at(70), at(1_800)));

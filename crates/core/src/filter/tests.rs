@@ -164,6 +164,12 @@ fn events_are_decided() {
     }
 }
 
+#[test]
+fn filter_in_place_of_an_unreadable_one_accepts_no_event() {
+    let decision = Filter::accepting_none().decide(&kind("a"), &Attributes::default());
+    assert_eq!(decision, FilterDecision { matched: false, clause: r##"# {"any":[]}"##.to_owned() });
+}
+
 fn any_clause() -> impl Strategy<Value = Clause> {
     let pair = ("[abt]|type", "[xy\"\\\\\u{1}é]{1,2}|true|1");
     let comparison = prop_oneof![Just(Comparison::Exact), Just(Comparison::Prefix), Just(Comparison::Suffix)];

@@ -45,7 +45,7 @@ impl Deref for PooledClient {
 pub(crate) struct Manager {
     monitor: ConnectionMonitor,
     connector: Connector,
-    /// The statement that a new connection executes first.
+    /// The statements that a new connection executes first.
     setup: Option<String>,
 }
 
@@ -175,7 +175,9 @@ fn build(
 ) -> StoreResult<Pool> {
     let connector = Connector::new(login.url, program, &options.monitor)?.with_password(&options.password)?;
     let role = login.takes_role.zip(prefix).map(|(role, prefix)| prefix.role(role));
-    let setup = role.map(|role| format!("SET ROLE {role}"));
+    // Statements are short and their plans are kept, so compiling one takes longer than it ever saves. With a login of
+    // its own, a role may be behind a pooler in transaction mode, where a setting would reach other clients.
+    let setup = role.map(|role| format!("SET ROLE {role}; SET jit = off"));
     Pool::builder(Manager { monitor: options.monitor.clone(), connector, setup })
         .max_size(options.connections_max.max(1))
         .wait_timeout(Some(options.wait_timeout))

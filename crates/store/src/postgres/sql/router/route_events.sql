@@ -6,9 +6,9 @@
 -- insert_sagas.sql inserts the sagas in the same transaction. If $4 is false, the caller commits with this statement:
 -- then a batch with candidates is left in the queue, and has_candidates is true.
 -- index: routing_queue_pkey, events_pkey, idx_subscription_pattern, subscriptions_pkey.
--- planner: materialized claim, literal LIMIT, update by ctid, fenced lookup. Subscriptions are looked up once for each
--- distinct pair of tenant and type, with one index probe for the type, for each of its first 15 ancestors and for *,
--- as pattern::probes of the core.
+-- planner: materialized claim, literal LIMIT, update by ctid, fenced lookup, literal array. Subscriptions are looked up
+-- once for each distinct pair of tenant and type, with one index probe for the type, for each of its first 15 ancestors
+-- and for *, as pattern::probes of the core.
 -- The router may not read sagas, so there is no RETURNING and no conflict target.
 -- Measured with 300,000 sagas, in batches of 500: 28 buffers and 16 µs per row; 23 of the buffers are for the saga and
 -- its indexes.
@@ -41,7 +41,8 @@ WITH taken AS MATERIALIZED (
         UNION ALL
         SELECT array_to_string(split.segments[1:depth], '.') || '.*'
         FROM (SELECT string_to_array(k.event_type, '.') AS segments) split
-        CROSS JOIN LATERAL generate_series(1, least(cardinality(split.segments) - 1, 15)) AS depth
+        CROSS JOIN unnest('{1,2,3,4,5,6,7,8,9,10,11,12,13,14,15}'::integer[]) AS depth
+        WHERE depth < cardinality(split.segments)
     ) probe
     CROSS JOIN LATERAL (
         SELECT p.subscription_id FROM posthaste.subscription_patterns p

@@ -10,6 +10,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::attributes::AttributeValue;
 use crate::event::{EventType, ExternalEventId};
 use crate::time::Timestamp;
 
@@ -62,6 +63,16 @@ pub enum ContextValue<'a> {
     /// A number in the canonical form of RFC 8785.
     Number(&'a str),
     Boolean(bool),
+}
+
+impl<'a> From<&'a AttributeValue> for ContextValue<'a> {
+    fn from(value: &'a AttributeValue) -> Self {
+        match value {
+            AttributeValue::Text(text) => Self::Text(text),
+            AttributeValue::Number(number) => Self::Number(number),
+            AttributeValue::Boolean(value) => Self::Boolean(*value),
+        }
+    }
 }
 
 /// The parts of an event that a receiver gets.

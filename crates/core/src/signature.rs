@@ -119,7 +119,7 @@ fn standard_entries(secrets: &[SigningSecret], message: &Message<'_>) -> Vec<Str
 fn standard_entry(secret: &SigningSecret, content: &StandardContent<'_>) -> Option<String> {
     let key = secret.standard_key().ok()?;
     let mut entry = VERSION.to_owned();
-    STANDARD.encode_string(mac::hmac_sha256(&key, &content.pieces()), &mut entry);
+    STANDARD.encode_string(mac::hmac_sha256(key, &content.pieces()), &mut entry);
     Some(entry)
 }
 

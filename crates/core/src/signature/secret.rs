@@ -26,7 +26,11 @@ const ENCRYPTED_PREFIXES: [&str; 2] = ["v1:", "v2:"];
 
 /// The secret shared between Posthaste and a receiver.
 #[derive(Clone)]
-pub struct SigningSecret(String);
+pub struct SigningSecret {
+    text: String,
+    /// The key of Standard Webhooks. It is decoded once, because one secret signs many requests.
+    standard_key: Result<Vec<u8>, BadSecret>,
+}
 
 /// An error for a secret that is invalid, or that a signature format cannot use. It does not contain the secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +56,7 @@ pub enum BadSecret {
 impl SigningSecret {
     /// Creates a secret from random bytes. Every signature format can use it.
     pub fn from_random(bytes: [u8; 32]) -> Self {
-        Self(format!("{SECRET_PREFIX}{}", STANDARD.encode(bytes)))
+        Self::of(format!("{SECRET_PREFIX}{}", STANDARD.encode(bytes)))
     }
 
     /// Validates the text of a secret. Whether a format can use it is checked by [`check_for`](Self::check_for).
@@ -71,7 +75,12 @@ impl SigningSecret {
         if ENCRYPTED_PREFIXES.iter().any(|prefix| text.starts_with(prefix)) {
             return Err(BadSecret::Encrypted);
         }
-        Ok(Self(text.to_owned()))
+        Ok(Self::of(text.to_owned()))
+    }
+
+    fn of(text: String) -> Self {
+        let standard_key = decode_standard(&text);
+        Self { text, standard_key }
     }
 
     /// Checks that each of the formats can derive its key from this secret.
@@ -85,23 +94,27 @@ impl SigningSecret {
 
     /// Returns the secret as plain text.
     pub fn reveal(&self) -> String {
-        self.0.clone()
+        self.text.clone()
     }
 
     /// Returns the key of Standard Webhooks: the base64 after an optional prefix.
-    pub(super) fn standard_key(&self) -> Result<Vec<u8>, BadSecret> {
-        let encoded = self.0.strip_prefix(SECRET_PREFIX).unwrap_or(&self.0);
-        let key = STANDARD.decode(encoded).map_err(|_| BadSecret::NotBase64)?;
-        if (STANDARD_KEY_BYTES_MIN..=STANDARD_KEY_BYTES_MAX).contains(&key.len()) {
-            Ok(key)
-        } else {
-            Err(BadSecret::KeyLength(key.len()))
-        }
+    pub(super) fn standard_key(&self) -> Result<&[u8], BadSecret> {
+        self.standard_key.as_deref().map_err(|error| *error)
     }
 
     /// Returns the key of the formats that use the text of the secret, including any prefix.
     pub(super) fn text_key(&self) -> &[u8] {
-        self.0.as_bytes()
+        self.text.as_bytes()
+    }
+}
+
+fn decode_standard(text: &str) -> Result<Vec<u8>, BadSecret> {
+    let encoded = text.strip_prefix(SECRET_PREFIX).unwrap_or(text);
+    let key = STANDARD.decode(encoded).map_err(|_| BadSecret::NotBase64)?;
+    if (STANDARD_KEY_BYTES_MIN..=STANDARD_KEY_BYTES_MAX).contains(&key.len()) {
+        Ok(key)
+    } else {
+        Err(BadSecret::KeyLength(key.len()))
     }
 }
 
@@ -113,7 +126,7 @@ impl fmt::Debug for SigningSecret {
 
 impl PartialEq for SigningSecret {
     fn eq(&self, other: &Self) -> bool {
-        self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
+        self.text.as_bytes().ct_eq(other.text.as_bytes()).into()
     }
 }
 

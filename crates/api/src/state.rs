@@ -17,12 +17,14 @@ use posthaste_services::clock::Clock;
 use posthaste_services::doctor::ConnectionDemand;
 use posthaste_services::failed_sign_ins::FailedSignInCounter;
 use posthaste_services::metrics::Metrics;
+use posthaste_services::oauth2::TokenCache;
 use posthaste_services::outbox::LaneState;
 use posthaste_services::runner::Heartbeat;
 use posthaste_services::seal::SecretSealer;
 use posthaste_services::sender::Sender;
 use posthaste_services::survey::{LastSurvey, SurveyOptions};
 use posthaste_services::wake::WakeUps;
+use posthaste_services::webhook_request::InstallationNames;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +74,9 @@ impl Limits {
 pub struct Outgoing {
     pub sender: Sender,
     pub sealer: SecretSealer,
+    /// The access tokens of OAuth 2, shared by the process.
+    pub tokens: TokenCache,
+    pub names: InstallationNames,
     pub timeouts: RequestTimeouts,
 }
 

@@ -10,10 +10,10 @@ use bytes::Bytes;
 use ipnet::IpNet;
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{RouteTake, RouterStore as _, Stores};
-use posthaste_core::signature::{Keys, Signatures, SigningSecret};
+use posthaste_core::signature::{Keys, Message, Signatures, SigningSecret, sign};
 use posthaste_services::egress::{Destination, EgressPolicy};
 use posthaste_services::sender::{
-    DEADLINE, KeepAlive, OutgoingRequest, ReadUpTo, Sender, Signer, Trust, signed_headers,
+    DEADLINE, KeepAlive, OutgoingRequest, ReadUpTo, RequestHeadersBuilder, Sender, Trust,
 };
 use posthaste_store::postgres::{PasswordSource, PostgresOptions, PostgresStore, vacuum_database};
 use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
@@ -65,15 +65,19 @@ async fn post_all(
     count: u32,
 ) -> anyhow::Result<()> {
     let (secrets, now) = ([SigningSecret::from_random([7; 32])], Timestamp::from_micros(0));
-    let signer =
-        Signer { signatures: &Signatures::default(), keys: Keys { secrets: &secrets, ed25519: &[] } };
+    let (signatures, keys) = (Signatures::default(), Keys { secrets: &secrets, ed25519: &[] });
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         if number >= count {
             return Ok(());
         }
         let body = Bytes::from(message::payload(number));
-        let headers = signed_headers("msg_bench", "bench.alone", signer, &body, now);
+        let (id, event_type) = ("msg_bench", "bench.alone");
+        let signed = sign(&signatures, &keys, &Message { id, timestamp_s: 0, event_type, body: &body });
+        let headers = RequestHeadersBuilder::new(id, 0, "application/json")
+            .event_type(event_type)
+            .signatures(signed.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+            .finish([]);
         let request = OutgoingRequest::post(headers, body, ReadUpTo::Status, DEADLINE);
         let outcome = sender.send(&to, request, now).await.outcome;
         anyhow::ensure!(outcome.code().is_none(), "a straight post failed: {outcome:?}");

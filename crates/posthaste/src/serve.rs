@@ -19,6 +19,7 @@ use posthaste_services::clock::{Clock, ClockSetter};
 use posthaste_services::failed_sign_ins::FailedSignInCounter;
 use posthaste_services::metrics::Metrics;
 use posthaste_services::metrics::database::{DatabaseReading, RoleConnections};
+use posthaste_services::oauth2::TokenCache;
 use posthaste_services::outbox::LaneState;
 use posthaste_services::runner::{DrainPhase, Heartbeat, Runner, Service};
 use posthaste_services::sender::Sender;
@@ -171,6 +172,8 @@ struct Process<'a, S> {
     lane: LaneState,
     /// The HTTP client for deliveries, orders, challenges and test events. `None` if no role of this process needs it.
     sender: Option<Sender>,
+    /// The access tokens for deliveries, challenges and test events. `None` without a sender.
+    tokens: Option<TokenCache>,
     /// The socket of the API. `None` without the role api.
     listener: Option<TcpListener>,
     /// The socket for health probes and metrics. `None` if it is not configured.
@@ -215,6 +218,7 @@ impl<'a, S: Stores> Process<'a, S> {
             metrics,
             worker_id,
             runner,
+            tokens: sender.clone().map(TokenCache::new),
             sender,
             listener,
             metrics_listener,

@@ -32,6 +32,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::seal::SecretSealer;
+use posthaste_services::webhook_request::InstallationNames;
 use posthaste_store::postgres::PasswordSource;
 use problem::Problem;
 use std::ffi::OsString;
@@ -116,6 +117,10 @@ fn settings(values: &Values, open: &[IpNet]) -> Result<Settings, Problem> {
         worker: WorkerSettings {
             concurrency: values.value(&t::WORKER_CONCURRENCY)?,
             subscription_in_flight: values.value(&t::SUBSCRIPTION_IN_FLIGHT)?,
+        },
+        names: InstallationNames {
+            cloudevents_source: values.value(&t::CLOUDEVENTS_SOURCE)?,
+            webhook_origin: values.get(&t::WEBHOOK_ORIGIN),
         },
         limits: LimitSettings {
             payload_bytes_max: values.value(&t::PAYLOAD_BYTES_MAX)?,

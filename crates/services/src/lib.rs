@@ -28,4 +28,5 @@ pub mod survey;
 pub mod telemetry;
 pub mod wait_check;
 pub mod wake;
+pub mod webhook_request;
 pub mod worker;

@@ -40,7 +40,7 @@ use tls_clients::TlsClients;
 
 pub use connect::Egress;
 pub use exchange::Exchange;
-pub use headers::{AGENT, Delivery, RequestHeadersBuilder, Signer, delivery_headers, signed_headers};
+pub use headers::{AGENT, RequestHeadersBuilder};
 pub use host_addresses::HostAddresses;
 pub use identity::{ClientIdentity, Fingerprint, IdentityError};
 pub use pool::KeepAlive;

@@ -11,12 +11,14 @@ mod suspects;
 use crate::batcher::Batcher;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::oauth2::TokenCache;
 use crate::read_position::ReadPosition;
 use crate::seal::SecretSealer;
 use crate::send_tasks::{SendTasks, Slots};
 use crate::sender::Sender;
 use crate::step::{Progress, Step};
 use crate::wake::WakeUp;
+use crate::webhook_request::InstallationNames;
 use deliver::{Deliverer, LoadedJob};
 use posthaste_core::ports::{Claim, ClaimedJob, JobReport, Report, StoreError, StoreResult, WorkerStore};
 use posthaste_core::{LeaseToken, Timestamp, WorkerId};
@@ -48,6 +50,9 @@ pub struct WorkerOptions {
 pub struct WorkerKit {
     pub sender: Sender,
     pub sealer: Arc<SecretSealer>,
+    /// The access tokens of OAuth 2, shared by the process.
+    pub tokens: TokenCache,
+    pub names: InstallationNames,
     pub reports: Batcher<JobReport, Report>,
     pub clock: Clock,
     pub metrics: Metrics,

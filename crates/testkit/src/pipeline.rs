@@ -16,6 +16,7 @@ use posthaste_services::clock::Clock;
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::ingest::Ingest;
 use posthaste_services::metrics::Metrics;
+use posthaste_services::oauth2::TokenCache;
 use posthaste_services::orchestrator::{Admission, InFlight, Results};
 use posthaste_services::router::Router;
 use posthaste_services::runner::{Runner, Service};
@@ -24,6 +25,7 @@ use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use posthaste_services::step::{Progress, Step};
 use posthaste_services::wait_check::WaitCheck;
 use posthaste_services::wake::WakeUps;
+use posthaste_services::webhook_request::InstallationNames;
 use posthaste_services::worker::{REPORTS, Reports, Worker, WorkerKit, WorkerOptions};
 use std::fmt;
 use std::sync::Arc;
@@ -43,13 +45,17 @@ pub struct Setup {
     /// The timeout of one request, in real time. A receiver that responds never reaches it.
     pub deadline: Duration,
     pub policy: EgressPolicy,
+    /// The sender of all workers, or `None` for one that trusts no authority.
+    pub sender: Option<Sender>,
+    pub names: InstallationNames,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
         let policy = EgressPolicy { allow_http: true, allow_cidrs, ..EgressPolicy::default() };
-        Self { slots: 256, deadline: Duration::from_secs(30), policy }
+        let (deadline, names) = (Duration::from_secs(30), InstallationNames::default());
+        Self { slots: 256, deadline, policy, sender: None, names }
     }
 }
 
@@ -146,9 +152,12 @@ impl<S: Stores> Rig<S> {
         let mut reporting = Runner::new(self.clock.clone(), metrics.clone());
         let wake_up = batches.wake_up();
         reporting.start(Service::new(REPORTS, batches, wake_up, POLL));
-        let policy = self.setup.policy.clone();
+        let own = || Sender::new(self.setup.policy.clone(), Trust::nobody(), KeepAlive::default());
+        let sender = self.setup.sender.clone().unwrap_or_else(|| own().expect("a sender"));
         let kit = WorkerKit {
-            sender: Sender::new(policy, Trust::nobody(), KeepAlive::default()).expect("a sender"),
+            tokens: TokenCache::new(sender.clone()),
+            names: self.setup.names.clone(),
+            sender,
             sealer: Arc::clone(&self.sealer),
             reports,
             clock: self.clock.clone(),

@@ -81,6 +81,8 @@ impl<S: Stores> Process<'_, S> {
         let outgoing = Outgoing {
             sender: self.sender.clone().context("the role api has no sender")?,
             sealer: settings.sealer.clone(),
+            tokens: self.tokens.clone().context("the role api has no token cache")?,
+            names: settings.names.clone(),
             timeouts: RequestTimeouts { default: settings.request_timeout, lease: settings.lease.length },
         };
         let limits = Limits {

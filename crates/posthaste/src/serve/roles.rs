@@ -57,6 +57,8 @@ impl<S: Stores> Process<'_, S> {
         let kit = WorkerKit {
             sender: self.sender.clone().context("the role worker has no sender")?,
             sealer: Arc::new(self.settings.sealer.clone()),
+            tokens: self.tokens.clone().context("the role worker has no token cache")?,
+            names: self.settings.names.clone(),
             reports,
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),

@@ -3,9 +3,9 @@
 //! [`super::Settings`].
 
 use super::kinds::{
-    BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, Listen, Networks, Number, OneLine, PathText, Ports,
-    Prefix, ProxyAt, Roles, RootKey, SealingKeyList, ServerAt, ShellCommand, StoredSecrets, Time, Unit,
-    UnitTime, YesNo,
+    BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, HostName, Listen, Networks, Number, OneLine,
+    PathText, Ports, Prefix, ProxyAt, Roles, RootKey, SealingKeyList, ServerAt, ShellCommand, StoredSecrets,
+    Time, Unit, UnitTime, UriReference, YesNo,
 };
 use super::setting::Group::{Database, Deliveries, Egress, Logs, Orders, Server};
 use super::setting::Shown::{Hidden, PlainUrl, WithoutLogin, WithoutPassword};
@@ -14,6 +14,7 @@ use super::source::Form;
 use super::types::ProcessRole;
 use crate::database::DEFAULT_URL;
 use posthaste_core::retry::ATTEMPTS_LIMIT_MAX;
+use posthaste_services::webhook_request::InstallationNames;
 use posthaste_store::grants::DbRole;
 use std::time::Duration;
 
@@ -148,6 +149,12 @@ table! {
         "Maximum number of requests in flight in one worker").used_by(WORKER);
     SUBSCRIPTION_IN_FLIGHT: Number = Setting::new("POSTHASTE_SUBSCRIPTION_IN_FLIGHT", "2048", Deliveries,
         number(1, 65_536), "Maximum number of attempts in flight for one subscription").used_by(ORCHESTRATOR);
+    CLOUDEVENTS_SOURCE: UriReference = Setting::new("POSTHASTE_CLOUDEVENTS_SOURCE",
+        InstallationNames::DEFAULT_SOURCE, Deliveries, UriReference,
+        "Source of CloudEvents that are sent for events without one").used_by(API_AND_WORKER);
+    WEBHOOK_ORIGIN: HostName = Setting::optional("POSTHASTE_WEBHOOK_ORIGIN", "events.example.com", Deliveries,
+        HostName, "DNS name of this installation, sent as webhook-request-origin; required for the verification \
+        method cloudevents").used_by(API_AND_WORKER);
 
     DENY_CIDRS: Networks = Setting::optional("POSTHASTE_DENY_CIDRS", "198.51.100.0/24", Egress, Networks,
         "Networks that requests must not reach, also if another setting allows them").used_by(SENDING);

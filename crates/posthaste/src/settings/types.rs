@@ -8,6 +8,7 @@ use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::seal::SecretSealer;
 use posthaste_services::sender::EgressProxy;
+use posthaste_services::webhook_request::InstallationNames;
 use posthaste_store::RolePrefix;
 use posthaste_store::grants::DbRole;
 use posthaste_store::postgres::PasswordSource;
@@ -34,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) poll: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) worker: WorkerSettings,
+    /// The names by which receivers know this installation.
+    pub(crate) names: InstallationNames,
     pub(crate) limits: LimitSettings,
     pub(crate) egress: EgressSettings,
     pub(crate) shutdown_grace: Duration,

@@ -13,12 +13,14 @@ use posthaste_services::clock::Clock;
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::ingest::Ingest;
 use posthaste_services::metrics::Metrics;
+use posthaste_services::oauth2::TokenCache;
 use posthaste_services::outbox::LaneState;
 use posthaste_services::runner::{Runner, Service};
 use posthaste_services::seal::{PlainSecrets, SecretSealer};
 use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use posthaste_services::survey::{LastSurvey, SurveyOptions};
 use posthaste_services::wake::WakeUps;
+use posthaste_services::webhook_request::InstallationNames;
 use posthaste_store::sqlite::{MIGRATIONS, SqliteStore};
 use posthaste_testkit::client::Call;
 use posthaste_testkit::harness::Harness;
@@ -95,8 +97,11 @@ impl SampleApi {
 fn outgoing() -> Outgoing {
     let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
     let policy = EgressPolicy { allow_http: true, allow_cidrs, ..EgressPolicy::default() };
+    let sender = Sender::new(policy, Trust::nobody(), KeepAlive::default()).expect("a sender");
     Outgoing {
-        sender: Sender::new(policy, Trust::nobody(), KeepAlive::default()).expect("a sender"),
+        tokens: TokenCache::new(sender.clone()),
+        names: InstallationNames::default(),
+        sender,
         sealer: SecretSealer::new(None, PlainSecrets::Accepted),
         timeouts: RequestTimeouts { default: Duration::from_secs(5), lease: Duration::from_secs(60) },
     }

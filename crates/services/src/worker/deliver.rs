@@ -4,18 +4,20 @@
 use super::{WorkerKit, WorkerOptions};
 use crate::batcher::BatchError;
 use crate::egress::Destination;
-use crate::sender::{Delivery, OutgoingRequest, ReadUpTo, Signer, delivery_headers};
+use crate::sender::ReadUpTo;
+use crate::webhook_request::{OpenedRequest, WebhookMessage, WebhookSender};
 use bytes::Bytes;
-use posthaste_core::event::{CorrelationId, EventType, TraceParent};
+use posthaste_core::attributes::Attributes;
+use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent, TraceState};
 use posthaste_core::job::RequestTimeouts;
 use posthaste_core::message_id::{MessageIdKey, message_id};
 use posthaste_core::outcome::{AttemptOutcome, Failure};
 use posthaste_core::ports::{
     ClaimedJob, JobReport, Report, StoreError, StoreResult, StoredEvent, Target, WorkerStore,
 };
-use posthaste_core::signature::{Keys, Signatures, SigningSecret};
 use posthaste_core::{EventId, LeaseToken, SubscriptionId, Timestamp};
 use std::collections::HashMap;
+use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OnceCell;
@@ -45,17 +47,20 @@ struct Content {
     body: Bytes,
     correlation_id: Option<CorrelationId>,
     traceparent: Option<TraceParent>,
+    tracestate: Option<TraceState>,
+    attributes: Attributes,
+    external_event_id: Option<ExternalEventId>,
     /// The time at which the event was accepted.
     created_at: Timestamp,
 }
 
-/// The destination and secrets of a subscription, read once for all jobs of a claim that are sent to it.
+/// The destination of a subscription and the common parts of its requests, read once for all jobs of a claim that are
+/// sent to it.
 #[derive(Debug)]
 struct Address {
     to: Destination,
     timeout: Duration,
-    signatures: Signatures,
-    secrets: Vec<SigningSecret>,
+    request: OpenedRequest,
 }
 
 /// A client that reads events and subscriptions, sends attempts and reports their outcomes.
@@ -115,27 +120,25 @@ impl<S: WorkerStore> Deliverer<S> {
         }
     }
 
-    /// Returns the destination of a delivery and the secrets that sign it.
+    /// Returns the destination of a subscription and the common parts of its requests.
     ///
     /// # Errors
     ///
     /// Returns the failure to report for the attempt if the subscription is not verified, a secret cannot be
-    /// decrypted, or the URL is refused.
+    /// decrypted or used, or the URL is refused.
     fn address(&self, target: &Target, now: Timestamp) -> Result<Address, Failure> {
         if !target.verified {
             return Err(Failure::NotVerified);
         }
-        let mut secrets = Vec::with_capacity(2);
-        for (place, sealed) in target.secrets.live(now) {
-            secrets.push(self.kit.sealer.open(sealed, place).map_err(|error| {
-                let subscription_id = target.subscription_id;
-                tracing::error!(%subscription_id, %error, "signing secret cannot be decrypted, attempt fails");
-                Failure::SecretUnreadable
-            })?);
-        }
+        let opened = OpenedRequest::open(target.into(), &self.kit.sealer, &self.kit.sender, now);
+        let request = opened.map_err(|error| {
+            let (subscription_id, cause) = (target.subscription_id, error.source());
+            let cause = cause.map(tracing::field::display);
+            tracing::error!(%subscription_id, %error, cause, "secrets cannot be used, attempt fails");
+            error.failure()
+        })?;
         let to = self.kit.sender.aim(target.callback_url.as_str())?;
-        let (timeout, signatures) = (self.timeouts.of(target.timeout), target.signatures.clone());
-        Ok(Address { to, timeout, signatures, secrets })
+        Ok(Address { to, timeout: self.timeouts.of(target.timeout), request })
     }
 
     /// Sends the attempt and reports it. If the rest of the lease is too short, releases the job instead.
@@ -181,18 +184,21 @@ impl<S: WorkerStore> Deliverer<S> {
             return AttemptOutcome::failed(Failure::SecretUnreadable);
         };
         let message_id = message_id(key, job.event_id, content.created_at, job.subscription_id);
-        let delivery = Delivery {
+        let message = WebhookMessage {
             message_id: &message_id,
             event_type: &content.event_type,
-            attempt: job.attempt,
+            payload: &content.body,
+            attributes: &content.attributes,
+            external_event_id: content.external_event_id.as_ref(),
+            created_at: content.created_at,
+            attempt: Some(job.attempt),
             traceparent: content.traceparent.as_ref(),
+            tracestate: content.tracestate.as_ref(),
         };
-        let keys = Keys { secrets: &address.secrets, ed25519: &[] };
-        let signer = Signer { signatures: &address.signatures, keys };
-        let headers = delivery_headers(&delivery, signer, &content.body, now);
-        let body = content.body.clone();
-        let request = OutgoingRequest::post(headers, body, ReadUpTo::Status, address.timeout);
-        self.kit.sender.send(&address.to, request, now).await.outcome
+        let WorkerKit { sender, tokens, names, clock, .. } = &self.kit;
+        let sender = WebhookSender { sender, tokens, names, clock };
+        let (request, to, timeout) = (&address.request, &address.to, address.timeout);
+        sender.send(request, to, &message, ReadUpTo::Status, timeout, now).await.outcome
     }
 
     async fn release(&self, loaded: &LoadedJob, token: LeaseToken, now: Timestamp) {
@@ -256,6 +262,9 @@ impl Content {
             body: Bytes::from(event.payload.into_string()),
             correlation_id: event.correlation_id,
             traceparent: event.traceparent,
+            tracestate: event.tracestate,
+            attributes: event.attributes,
+            external_event_id: event.external_event_id,
             created_at: event.created_at,
         }
     }

@@ -12,6 +12,7 @@ use posthaste_services::egress::EgressPolicy;
 use posthaste_services::failed_sign_ins::FailedSignInCounter;
 use posthaste_services::ingest::Ingest;
 use posthaste_services::metrics::Metrics;
+use posthaste_services::oauth2::TokenCache;
 use posthaste_services::outbox::LaneState;
 use posthaste_services::outbox::intake::Intake;
 use posthaste_services::runner::{DrainPhase, Runner, Service};
@@ -20,6 +21,7 @@ use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use posthaste_services::step::{Progress, Step};
 use posthaste_services::survey::{LastSurvey, SurveyOptions};
 use posthaste_services::wake::{WakeUp, WakeUps};
+use posthaste_services::webhook_request::InstallationNames;
 use posthaste_store::sqlite::MIGRATIONS;
 use posthaste_testkit::client::Call;
 use posthaste_testkit::fixtures::{T0, actor};
@@ -186,8 +188,11 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
     if options.has_a_late_service {
         runner.start(Service::new("stuck", Stuck, WakeUp::default(), poll));
     }
+    let sender = Sender::new(options.policy, Trust::system(), KeepAlive::default()).expect("a sender");
     let outgoing = Outgoing {
-        sender: Sender::new(options.policy, Trust::system(), KeepAlive::default()).expect("a sender"),
+        tokens: TokenCache::new(sender.clone()),
+        names: InstallationNames::default(),
+        sender,
         sealer: sealer(),
         timeouts: RequestTimeouts { default: DEADLINE, lease: LEASE },
     };

@@ -1,5 +1,5 @@
-//! [`Kind`]s of network settings: socket addresses, CIDR lists, ports, the URLs of the broker and of the proxy, and
-//! the headers for the broker.
+//! [`Kind`]s of network settings: socket addresses, CIDR lists, ports, the URLs of the broker and of the proxy, the
+//! headers for the broker, and the names by which receivers know this installation.
 
 use super::Kind;
 use http::{HeaderName, HeaderValue};
@@ -172,6 +172,75 @@ impl Kind for Headers {
     }
 }
 
+/// A DNS host name, without a scheme or a port.
+#[derive(Debug)]
+pub(in crate::settings) struct HostName;
+
+impl Kind for HostName {
+    type Value = String;
+    const METAVAR: &'static str = "NAME";
+
+    fn read(&self, text: &str) -> Result<String, String> {
+        let name = text.to_ascii_lowercase();
+        if is_host_name(&name) { Ok(name) } else { Err(format!("a {}", self.accepts())) }
+    }
+
+    fn accepts(&self) -> String {
+        "DNS host name such as events.example.com, without a scheme or a port".to_owned()
+    }
+}
+
+/// Returns whether text is a host name of RFC 1123. A name whose last label is a number would be an address.
+fn is_host_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        (1..=63).contains(&label.len())
+            && label.bytes().all(allowed)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
+    name.len() <= 253 && name.split('.').all(is_label) && !name.rsplit('.').next().is_some_and(is_number)
+}
+
+/// A URI reference (RFC 3986) that is not empty, such as `posthaste` or `https://events.example.com/`.
+#[derive(Debug)]
+pub(in crate::settings) struct UriReference;
+
+/// The maximum length of a URI reference, in bytes.
+const URI_REFERENCE_BYTES_MAX: usize = 500;
+
+impl Kind for UriReference {
+    type Value = String;
+    const METAVAR: &'static str = "URI";
+
+    fn read(&self, text: &str) -> Result<String, String> {
+        if is_uri_reference(text) { Ok(text.to_owned()) } else { Err(format!("a {}", self.accepts())) }
+    }
+
+    fn accepts(&self) -> String {
+        format!(
+            "URI reference of 1 to {URI_REFERENCE_BYTES_MAX} characters, such as posthaste or https://example.com/"
+        )
+    }
+}
+
+fn is_uri_reference(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&byte);
+    // A percent sign is followed by two hexadecimal digits.
+    let is_escape = |rest: &str| rest.bytes().take_while(u8::is_ascii_hexdigit).take(2).count() == 2;
+    // The part before the first colon, if no slash precedes it, is a scheme.
+    let is_scheme = |part: &str| {
+        part.starts_with(|first: char| first.is_ascii_alphabetic())
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    };
+    let first = text.split(['/', '?', '#']).next().unwrap_or_default();
+    (1..=URI_REFERENCE_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(allowed)
+        && text.split('%').skip(1).all(is_escape)
+        && first.split_once(':').is_none_or(|(scheme, _)| is_scheme(scheme))
+}
+
 fn header(line: &str) -> Option<(HeaderName, HeaderValue)> {
     let (name, value) = line.split_once(':')?;
     let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
@@ -191,6 +260,38 @@ mod tests {
         }
         for text in ["", ":8080", "8080", "localhost:8080", "127.0.0.1", "::1:80", "1.2.3.4:70000"] {
             assert!(Listen.read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_the_installation_are_checked() {
+        assert_eq!(HostName.read("Events.Example.com").as_deref(), Ok("events.example.com"));
+        assert!(HostName.read("localhost").is_ok() && HostName.read("xn--bcher-kva.example").is_ok());
+        let long = format!("{}.example", "a".repeat(64));
+        let rows = [
+            "",
+            "a b",
+            "https://a.example",
+            "a.example:443",
+            "a..b",
+            ".a",
+            "a.",
+            "-a.b",
+            "a-.b",
+            "a_b",
+            "127.0.0.1",
+        ];
+        for text in rows.into_iter().chain(["é.example", "*", &long]) {
+            assert!(HostName.read(text).is_err(), "{text}");
+        }
+        for text in
+            ["posthaste", "/orders", "https://a.example/x?y#z", "urn:example:1", "//a/b", "a%20b", "./a:b"]
+        {
+            assert_eq!(UriReference.read(text).as_deref(), Ok(text), "{text}");
+        }
+        let long = "a".repeat(501);
+        for text in ["", "a b", "a\nb", "é", "a%2", "a%zz", "1:b", ":b", "a\\b", "<a>", &long] {
+            assert!(UriReference.read(text).is_err(), "{text}");
         }
     }
 

@@ -73,6 +73,7 @@ const KEY_SCHEME_DESCRIPTION: &str = "An API key in the header `Authorization: B
         subscriptions::reseal::reseal_secrets,
         subscriptions::challenge::verify,
         subscriptions::challenge::test,
+        subscriptions::preview::preview,
         deliveries::list,
         deliveries::show,
         dead_letters::list,

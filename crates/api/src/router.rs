@@ -46,6 +46,7 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
         .route("/v1/subscriptions/{id}/verify", admin(post(subscriptions::verify)))
         .route("/v1/subscriptions/{id}/rotate-secret", admin(post(subscriptions::rotate_secret)))
         .route("/v1/subscriptions/{id}/test", admin(post(subscriptions::test)))
+        .route("/v1/subscriptions/{id}/preview", admin(post(subscriptions::preview::preview)))
         .route("/v1/deliveries", viewer(get(deliveries::list)))
         .route("/v1/deliveries/{id}", viewer(get(deliveries::show)))
         .route("/v1/dead-letters", viewer(get(dead_letters::list)))

@@ -2,6 +2,7 @@
 //! [`challenge`] sends requests to receivers, [`rotation`] replaces a secret, [`reseal`] encrypts all secrets again.
 
 pub(crate) mod challenge;
+pub(crate) mod preview;
 pub(crate) mod reseal;
 pub(crate) mod rotation;
 

@@ -295,6 +295,12 @@ impl Value for SubscriptionId {
     }
 }
 
+impl Value for EventId {
+    fn read(name: &str, json: &str) -> Result<Self, String> {
+        Self::new(from_json(name, json, "a whole number")?).map_err(|error| error.to_string())
+    }
+}
+
 /// A value of a query parameter.
 pub(crate) trait Parameter: Sized {
     /// Returns the schema for the OpenAPI document.

@@ -4,19 +4,23 @@
 use super::{not_found, subscription_id};
 use crate::problem::{Problem, ProblemKind};
 use crate::query::ok;
-use crate::state::{Api, ApiResult, ApiState};
+use crate::state::{Api, ApiResult, ApiState, Outgoing};
 use crate::time::Utc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use bytes::Bytes;
+use posthaste_core::attributes::Attributes;
 use posthaste_core::audit::Actor;
+use posthaste_core::event::EventType;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
 use posthaste_core::ports::{Stage, Stores, SubscriptionStore as _, Verification};
-use posthaste_core::signature::{Keys, SigningSecret};
 use posthaste_core::subscription::{CallbackUrl, SecretColumn, Secrets, Subscription, VerificationMethod};
 use posthaste_core::{SubscriptionId, Timestamp};
 use posthaste_services::seal::UnsealError;
-use posthaste_services::sender::{Exchange, OutgoingRequest, ReadUpTo, Signer, signed_headers};
+use posthaste_services::sender::{Exchange, ReadUpTo};
+use posthaste_services::webhook_request::{
+    OpenError, OpenedRequest, RequestParts, WebhookMessage, WebhookSender,
+};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use subtle::ConstantTimeEq as _;
@@ -125,7 +129,8 @@ pub(crate) async fn challenge<S: Stores>(
     let (subscription, secrets) = api.subscriptions.load_subscription(id).await?.ok_or_else(not_found)?;
     let challenge = format!("{:032x}", u128::from_be_bytes(api.draw()));
     let body = written(&Challenge { kind: VERIFICATION, challenge: &challenge })?;
-    let message = Message { kind: VERIFICATION, body, answer: ReadUpTo::Body { bytes_max: ECHO_BYTES_MAX } };
+    let answer = ReadUpTo::Body { bytes_max: ECHO_BYTES_MAX };
+    let message = Message { kind: VERIFICATION, body, answer, in_envelope: false };
     let exchange = send(api, &subscription, &secrets, message).await?;
     let mut reason = why_not(&exchange, &challenge);
     if reason.is_none() {
@@ -208,7 +213,8 @@ pub(crate) async fn send_test<S: Stores>(api: &ApiState<S>, id: SubscriptionId) 
     }
     let now = api.clock.now();
     let body = written(&TestEvent { kind: TEST, subscription_id: id.get(), sent_at: Utc(now) })?;
-    let message = Message { kind: TEST, body, answer: ReadUpTo::Body { bytes_max: SHOWN_BYTES_MAX } };
+    let answer = ReadUpTo::Body { bytes_max: SHOWN_BYTES_MAX };
+    let message = Message { kind: TEST, body, answer, in_envelope: true };
     let exchange = send(api, &subscription, &secrets, message).await?;
     Ok(Tested {
         response_body: shown(&exchange),
@@ -224,6 +230,8 @@ struct Message {
     kind: &'static str,
     body: Bytes,
     answer: ReadUpTo,
+    /// Whether the body is sent in the envelope of the subscription.
+    in_envelope: bool,
 }
 
 async fn send<S: Stores>(
@@ -237,36 +245,64 @@ async fn send<S: Stores>(
         return Err(Problem::try_again(ProblemKind::ServerBusy, detail));
     };
     let now = api.clock.now();
-    let opened = open(api, subscription.id, secrets, now)?;
-    let keys = Keys { secrets: &opened, ed25519: &[] };
-    let signer = Signer { signatures: &subscription.signatures, keys };
+    let opened = match open(api, subscription, secrets, now)? {
+        opened if message.in_envelope => opened,
+        opened => opened.without_envelope(),
+    };
+    let to = match api.outgoing.sender.aim(CallbackUrl::as_str(&subscription.callback_url)) {
+        Ok(to) => to,
+        Err(failure) => return Ok(Exchange::refused(failure)),
+    };
     let chance = u64::from_be_bytes(api.draw());
-    let webhook_id = format!("msg_{}_{chance:016x}_{}", message.kind.replace('.', "_"), subscription.id);
-    let headers = signed_headers(&webhook_id, message.kind, signer, &message.body, now);
-    let url = CallbackUrl::as_str(&subscription.callback_url);
-    let deadline = api.outgoing.timeouts.of(subscription.timeout);
-    let request = OutgoingRequest::post(headers, message.body, message.answer, deadline);
-    Ok(api.outgoing.sender.send_to_url(url, request, now).await)
+    let message_id = format!("msg_{}_{chance:016x}_{}", message.kind.replace('.', "_"), subscription.id);
+    let outgoing = WebhookMessage {
+        message_id: &message_id,
+        event_type: &EventType::from_store(message.kind.to_owned()),
+        payload: &message.body,
+        attributes: &Attributes::default(),
+        external_event_id: None,
+        created_at: now,
+        attempt: None,
+        traceparent: None,
+        tracestate: None,
+    };
+    let Outgoing { sender, tokens, names, timeouts, .. } = &api.outgoing;
+    let sender = WebhookSender { sender, tokens, names, clock: &api.clock };
+    let deadline = timeouts.of(subscription.timeout);
+    Ok(sender.send(&opened, &to, &outgoing, message.answer, deadline, now).await)
 }
 
-/// Decrypts the current secret, and the previous one if it is still valid.
-fn open<S: Stores>(
+/// Decrypts the secrets that are valid now, for requests to the receiver.
+pub(super) fn open<S: Stores>(
     api: &ApiState<S>,
-    id: SubscriptionId,
+    subscription: &Subscription,
     secrets: &Secrets,
     now: Timestamp,
-) -> Result<Vec<SigningSecret>, Problem> {
-    let live = secrets.live(now);
-    let opened: Result<Vec<SigningSecret>, _> =
-        live.map(|(place, sealed)| api.outgoing.sealer.open(sealed, place)).collect();
+) -> Result<OpenedRequest, Problem> {
+    let parts = RequestParts::of(subscription, secrets);
+    let opened = OpenedRequest::open(parts, &api.outgoing.sealer, &api.outgoing.sender, now);
     opened.map_err(|error| {
-        let detail = if error == UnsealError::Plain {
-            error.to_string()
-        } else {
-            format!(
+        let id = subscription.id;
+        let detail = match &error {
+            OpenError::Sealed(UnsealError::Plain) => error.to_string(),
+            OpenError::Certificate(cause) => {
+                return Problem::conflict(format!(
+                    "the client certificate cannot be used ({cause}): set auth.mtls again"
+                ));
+            }
+            OpenError::Header(_) | OpenError::NoAuthSecret(_) => {
+                format!("{error}: set headers and auth of the subscription again")
+            }
+            OpenError::NoSigningKey | OpenError::SigningKey(_) => {
+                format!("{error}: call POST /v1/subscriptions/{id}/rotate-secret with a signing_key")
+            }
+            OpenError::Secret(_) => {
+                format!("{error}: call POST /v1/subscriptions/{id}/rotate-secret with an overlap_s of 0")
+            }
+            OpenError::Sealed(_) => format!(
                 "the signing secret cannot be decrypted: check POSTHASTE_SECRET_KEY, or call \
                  POST /v1/subscriptions/{id}/rotate-secret with an overlap_s of 0"
-            )
+            ),
         };
         Problem { cause: Some(error.to_string().into()), ..Problem::of(ProblemKind::InternalError, detail) }
     })

@@ -10,7 +10,7 @@ use posthaste_core::identity::{SubscriptionName, Uid};
 use posthaste_core::metadata::Metadata;
 use posthaste_core::pattern::{EventTypePattern, probes};
 use posthaste_core::request::{Auth, RequestHeaders};
-use posthaste_core::signature::Signatures;
+use posthaste_core::signature::{Signatures, fingerprint};
 use posthaste_core::subscription::{NewSubscription, Subscription, VerificationMethod, VerificationRecord};
 use posthaste_core::tenant::Tenant;
 use std::collections::BTreeSet;
@@ -55,6 +55,11 @@ pub(crate) fn patterns_of<'e>(
     patterns.collect()
 }
 
+/// Returns the fingerprint by which a public key is looked up, or `None` if the text is not a public key.
+pub(crate) fn stored_fingerprint(public_key: &str) -> Option<String> {
+    fingerprint(public_key).ok()
+}
+
 /// The columns of a subscription that are stored as texts. Default values are stored as NULL.
 pub(crate) struct SubscriptionTexts<'a> {
     pub(crate) tenant: Option<&'a str>,
@@ -65,6 +70,7 @@ pub(crate) struct SubscriptionTexts<'a> {
     pub(crate) event_types: Vec<&'a str>,
     pub(crate) filter: Option<&'a str>,
     pub(crate) signatures: Option<String>,
+    pub(crate) public_key_fingerprint: Option<String>,
     pub(crate) headers: Option<String>,
     pub(crate) auth: Option<String>,
 }
@@ -81,6 +87,7 @@ macro_rules! texts_of {
             filter: $subscription.filter.as_ref().map(Filter::as_text),
             signatures: ($subscription.signatures != Signatures::default())
                 .then(|| $subscription.signatures.to_json()),
+            public_key_fingerprint: $subscription.public_key.as_deref().and_then(stored_fingerprint),
             headers: (!$subscription.headers.is_empty()).then(|| $subscription.headers.to_json()),
             auth: $subscription.auth.as_ref().map(Auth::to_json),
         }

@@ -54,7 +54,8 @@ pub use server::{
 };
 pub use stores::{ClockSample, Stores};
 pub use subscriptions::{
-    Created, ResealedSecrets, Rotated, SecretRotation, SubscriptionStore, Updated, Verification,
+    Created, ResealedSecrets, Rotated, SecretRotation, SigningKeyRotation, SubscriptionStore, Updated,
+    Verification,
 };
 pub use worker::{Claim, ClaimedJob, JobReport, Report, Target, WorkerStore};
 

@@ -296,6 +296,12 @@ pub trait ReaderStore: Send + Sync + 'static {
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<Subscription>>> + Send;
 
+    /// Returns the current public key with a fingerprint, or `None` if no subscription has it.
+    fn find_public_key(
+        &self,
+        fingerprint: String,
+    ) -> impl Future<Output = StoreResult<Option<String>>> + Send;
+
     fn delivery(
         &self,
         id: SagaId,

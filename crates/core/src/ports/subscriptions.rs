@@ -78,8 +78,18 @@ pub struct SecretRotation {
     pub previous: Option<ExpiringSecret>,
     /// The secret that was replaced before, if it is still valid, as it is stored from now on.
     pub older: Option<ExpiringSecret>,
-    /// The new credentials and public key if the signing key is replaced too, or `None` to keep both.
-    pub signing_key: Option<(SealedSecret, String)>,
+    /// The replacement of the signing key, or `None` to keep it.
+    pub signing_key: Option<SigningKeyRotation>,
+}
+
+/// The replacement of an Ed25519 key, which is a part of the credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SigningKeyRotation {
+    /// The stored form of the credentials that are replaced. If the row has other ones, they were changed in the
+    /// meantime, and the rotation has no effect.
+    pub replaced: Option<SealedSecret>,
+    pub credentials: SealedSecret,
+    pub public_key: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -136,6 +136,8 @@ ALTER TABLE posthaste.subscriptions
     ADD COLUMN metadata text CONSTRAINT subscription_metadata_size CHECK (octet_length(metadata) <= 65536),
     ADD COLUMN signatures text CONSTRAINT subscription_signatures_size CHECK (octet_length(signatures) <= 8192),
     ADD COLUMN public_key text CONSTRAINT subscription_public_key_length CHECK (char_length(public_key) <= 100),
+    ADD COLUMN public_key_fingerprint text COLLATE "C"
+        CONSTRAINT subscription_public_key_fingerprint_length CHECK (char_length(public_key_fingerprint) = 22),
     ADD COLUMN headers text CONSTRAINT subscription_headers_size CHECK (octet_length(headers) <= 131072),
     ADD COLUMN auth text CONSTRAINT subscription_auth_size CHECK (octet_length(auth) <= 65536),
     ADD COLUMN envelope text NOT NULL DEFAULT 'raw' CONSTRAINT subscription_envelope
@@ -159,7 +161,8 @@ ALTER TABLE posthaste.subscriptions ALTER COLUMN event_types SET NOT NULL;
 
 CREATE UNIQUE INDEX uniq_subscription_uid ON posthaste.subscriptions (coalesce(tenant, ''), uid)
     WHERE uid IS NOT NULL AND deleted_at IS NULL;
-CREATE INDEX idx_subscription_public_key ON posthaste.subscriptions (public_key) WHERE public_key IS NOT NULL;
+CREATE INDEX idx_subscription_fingerprint ON posthaste.subscriptions (public_key_fingerprint)
+    WHERE public_key_fingerprint IS NOT NULL;
 
 -- A row that is written with an event type alone has a list of one.
 CREATE FUNCTION posthaste.complete_event_types() RETURNS trigger

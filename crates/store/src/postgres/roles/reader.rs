@@ -70,6 +70,11 @@ impl ReaderStore for PostgresReader {
         self.pool.call(call, |session| one_subscription(session, id)).await
     }
 
+    async fn find_public_key(&self, fingerprint: String) -> StoreResult<Option<String>> {
+        let call = Call::repeatable("looking up a public key");
+        self.pool.call(call, |session| find_public_key(session, &fingerprint)).await
+    }
+
     async fn subscriptions(
         &self,
         filter: SubscriptionFilter,
@@ -158,6 +163,12 @@ impl ReaderStore for PostgresReader {
 async fn one_subscription(mut session: Session, id: SubscriptionId) -> Result<Option<Subscription>, Fault> {
     let rows = session.read(&SUBSCRIPTION, &[&id.get()]).await?;
     rows.first().map(subscription).transpose()
+}
+
+async fn find_public_key(mut session: Session, fingerprint: &str) -> Result<Option<String>, Fault> {
+    let sql = include_str!("../sql/reader/find_public_key.sql");
+    let rows = session.read(sql, &[&fingerprint]).await?;
+    rows.first().map(|row| get(row, "public_key")).transpose()
 }
 
 async fn subscriptions(

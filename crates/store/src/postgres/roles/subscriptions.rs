@@ -11,7 +11,9 @@ use crate::postgres::conn::value::{
 };
 use crate::postgres::roles::audit::{self, Writer};
 use crate::remote::{Call, Fault};
-use crate::stored::{RequestColumns, SubscriptionTexts, read_metadata, read_verification};
+use crate::stored::{
+    RequestColumns, SubscriptionTexts, read_metadata, read_verification, stored_fingerprint,
+};
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::filter::Filter;
 use posthaste_core::identity::{SubscriptionName, Uid};
@@ -244,6 +246,7 @@ async fn create(
         &new.secret.expose(),
         &new.credentials.as_ref().map(SealedSecret::expose),
         &Instant(now),
+        &texts.public_key_fingerprint,
     ];
     let rows = session.begin(TransactionMode::Flushed, &CREATE_SUBSCRIPTION, values).await?;
     let Some(row) = rows.first() else {
@@ -332,6 +335,7 @@ async fn write(session: &mut Session, after: &Subscription, patch: &Subscription
         &Instant(after.updated_at),
         &patch.credentials.is_some(),
         &patch.credentials.as_ref().and_then(Option::as_ref).map(SealedSecret::expose),
+        &texts.public_key_fingerprint,
     ];
     session.go_on(sql, values).await?;
     Ok(())
@@ -377,8 +381,7 @@ async fn rotate(
     let text = |secret: &Option<ExpiringSecret>| secret.as_ref().map(|(text, _)| text.expose().to_owned());
     let until = |secret: &Option<ExpiringSecret>| secret.as_ref().map(|(_, until)| *until);
     let previous_until = until(&rotation.previous);
-    let credentials = rotation.signing_key.as_ref().map(|(credentials, _)| credentials.expose());
-    let public_key = rotation.signing_key.as_ref().map(|(_, public_key)| public_key.as_str());
+    let signing_key = rotation.signing_key.as_ref();
     let values: Params<'_> = &[
         &id.get(),
         &rotation.replaced.expose(),
@@ -387,9 +390,11 @@ async fn rotate(
         &previous_until.map(Instant),
         &text(&rotation.older),
         &until(&rotation.older).map(Instant),
-        &credentials,
-        &public_key,
+        &signing_key.map(|key| key.credentials.expose()),
+        &signing_key.map(|key| key.public_key.as_str()),
         &Instant(now),
+        &signing_key.and_then(|key| stored_fingerprint(&key.public_key)),
+        &signing_key.and_then(|key| key.replaced.as_ref()).map(SealedSecret::expose),
     ];
     let rows = session.go_on(&ROTATE_SECRET, values).await?;
     let Some(row) = rows.first() else {

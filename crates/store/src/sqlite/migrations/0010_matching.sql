@@ -56,6 +56,8 @@ ALTER TABLE subscriptions ADD COLUMN signatures TEXT
     CONSTRAINT subscription_signatures_size CHECK (octet_length(signatures) <= 8192);
 ALTER TABLE subscriptions ADD COLUMN public_key TEXT
     CONSTRAINT subscription_public_key_length CHECK (length(public_key) <= 100);
+ALTER TABLE subscriptions ADD COLUMN public_key_fingerprint TEXT
+    CONSTRAINT subscription_public_key_fingerprint_length CHECK (length(public_key_fingerprint) = 22);
 ALTER TABLE subscriptions ADD COLUMN headers TEXT
     CONSTRAINT subscription_headers_size CHECK (octet_length(headers) <= 131072);
 ALTER TABLE subscriptions ADD COLUMN auth TEXT CONSTRAINT subscription_auth_size CHECK (octet_length(auth) <= 65536);
@@ -79,7 +81,8 @@ ALTER TABLE subscriptions DROP COLUMN one_event_type;
 CREATE INDEX idx_subscription_event_type ON subscriptions (event_type);
 CREATE UNIQUE INDEX uniq_subscription_uid ON subscriptions (coalesce(tenant, ''), uid)
     WHERE uid IS NOT NULL AND deleted_at IS NULL;
-CREATE INDEX idx_subscription_public_key ON subscriptions (public_key) WHERE public_key IS NOT NULL;
+CREATE INDEX idx_subscription_fingerprint ON subscriptions (public_key_fingerprint)
+    WHERE public_key_fingerprint IS NOT NULL;
 
 CREATE TRIGGER subscription_deleted BEFORE UPDATE ON subscriptions WHEN OLD.deleted_at IS NOT NULL BEGIN
     SELECT RAISE(ABORT, 'UPDATE of subscriptions refused: a deleted subscription never comes back');

@@ -32,6 +32,7 @@ use crate::sqlite::roles::page;
 use crate::sqlite::roles::subscriptions::read_subscription;
 
 static SUBSCRIPTION: SqlText = sql!("../sql/reader/subscription.sql");
+const FIND_PUBLIC_KEY: &str = include_str!("../sql/reader/find_public_key.sql");
 static SUBSCRIPTIONS: SqlText = sql!("../sql/reader/subscriptions.sql");
 const DELIVERY: &str = include_str!("../sql/reader/delivery.sql");
 const ATTEMPTS: &str = include_str!("../sql/reader/attempts.sql");
@@ -66,6 +67,14 @@ impl ReaderStore for SqliteReader {
         self.0
             .read(ROLE, "reading a subscription", move |session| {
                 one(session, &SUBSCRIPTION, [id.get()], read_subscription)
+            })
+            .await
+    }
+
+    async fn find_public_key(&self, fingerprint: String) -> StoreResult<Option<String>> {
+        self.0
+            .read(ROLE, "looking up a public key", move |session| {
+                one(session, FIND_PUBLIC_KEY, [fingerprint], |row| Ok(get(row, "public_key")?))
             })
             .await
     }

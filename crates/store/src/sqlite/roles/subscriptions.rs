@@ -26,7 +26,9 @@ use crate::sqlite::conn::error::{Answer, Fault};
 use crate::sqlite::conn::session::Session;
 use crate::sqlite::conn::value::{self, get};
 use crate::sqlite::roles::audit::Writer;
-use crate::stored::{RequestColumns, SubscriptionTexts, read_metadata, read_verification};
+use crate::stored::{
+    RequestColumns, SubscriptionTexts, read_metadata, read_verification, stored_fingerprint,
+};
 
 static CREATE_SUBSCRIPTION: SqlText = sql!("../sql/subscriptions/create_subscription.sql");
 static LOAD_SUBSCRIPTION: SqlText = sql!("../sql/subscriptions/load_subscription.sql");
@@ -145,9 +147,11 @@ impl SubscriptionStore for SqliteSubscriptions {
                     previous_until.map(Timestamp::micros),
                     text(&rotation.older),
                     until(&rotation.older).map(Timestamp::micros),
-                    signing_key.map(|(credentials, _)| credentials.expose()),
-                    signing_key.map(|(_, public_key)| public_key),
+                    signing_key.map(|key| key.credentials.expose()),
+                    signing_key.map(|key| key.public_key.as_str()),
                     now.micros(),
+                    signing_key.and_then(|key| stored_fingerprint(&key.public_key)),
+                    signing_key.and_then(|key| key.replaced.as_ref()).map(SealedSecret::expose),
                 ];
                 let mut rotate = session.statement(&ROTATE_SECRET)?;
                 let mut rows = rotate.query(values)?;
@@ -231,6 +235,7 @@ fn create(session: &Session<'_>, new: &NewSubscription, now: Timestamp) -> Answe
         new.secret.expose(),
         new.credentials.as_ref().map(SealedSecret::expose),
         now.micros(),
+        texts.public_key_fingerprint,
     ];
     let mut create = session.statement(&CREATE_SUBSCRIPTION)?;
     let mut created = create.query(values)?;
@@ -303,6 +308,7 @@ fn write(
         after.updated_at.micros(),
         credentials.is_some(),
         credentials.and_then(Option::as_ref).map(SealedSecret::expose),
+        texts.public_key_fingerprint,
     ];
     session.change_all(UPDATE_SUBSCRIPTION, 1, values)
 }

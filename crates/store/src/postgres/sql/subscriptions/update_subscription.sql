@@ -10,5 +10,6 @@ SET
     max_retry_limit = $15::integer, timeout_ms = $16::integer, description = $17::text, signatures = $18::text,
     public_key = $19::text, headers = $20::text, auth = $21::text, envelope = $22::text, revision = $23::bigint,
     updated_at = $24::timestamptz,
-    credentials = CASE WHEN $25::boolean THEN $26::text ELSE s.credentials END
+    credentials = CASE WHEN $25::boolean THEN $26::text ELSE s.credentials END,
+    public_key_fingerprint = $27::text
 WHERE s.id = $1::bigint AND s.deleted_at IS NULL

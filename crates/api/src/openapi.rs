@@ -2,7 +2,7 @@
 //! parts common to all operations: error responses, enums and the security scheme.
 //!
 //! Operation ids follow the paths: `list_` and `get_` for GET, `create_` for POST to a collection, `update_` for PATCH,
-//! `delete_` for DELETE, each followed by the plural or singular of the resource. An action is `<action>_<resource>`,
+//! `replace_` for PUT, `delete_` for DELETE, each followed by the plural or singular of the resource. An action is `<action>_<resource>`,
 //! such as `requeue_dead_letter`. A subresource has both names, such as `list_order_audit`.
 
 use crate::problem::{Problem, ProblemKind};
@@ -69,6 +69,10 @@ const KEY_SCHEME_DESCRIPTION: &str = "An API key in the header `Authorization: B
         subscriptions::show,
         subscriptions::update,
         subscriptions::remove,
+        subscriptions::replacement::show,
+        subscriptions::replacement::replace,
+        subscriptions::matching::list,
+        subscriptions::public_keys::show,
         subscriptions::rotation::rotate_secret,
         subscriptions::reseal::reseal_secrets,
         subscriptions::challenge::verify,
@@ -202,8 +206,8 @@ fn string_field<'a>(components: &'a mut Components, schema: &str, field: &str) -
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    let PathItem { get, post, patch, delete, .. } = item;
-    [get, post, patch, delete].into_iter().filter_map(Option::as_mut)
+    let PathItem { get, post, put, patch, delete, .. } = item;
+    [get, post, put, patch, delete].into_iter().filter_map(Option::as_mut)
 }
 
 /// Sets the minimum of path ids, and allows empty query parameters, which are treated as absent.
@@ -265,6 +269,7 @@ pub(crate) fn methods_of(route: &str) -> Vec<&'static str> {
         // The router serves HEAD with the GET handler.
         ("HEAD", item.get.is_some()),
         ("POST", item.post.is_some()),
+        ("PUT", item.put.is_some()),
         ("PATCH", item.patch.is_some()),
         ("DELETE", item.delete.is_some()),
     ];

@@ -78,6 +78,12 @@ impl Query {
         Some(self.pairs.swap_remove(index).1)
     }
 
+    /// Removes the parameters whose names begin with `prefix`, and returns them without it.
+    pub(crate) fn take_prefixed(&mut self, prefix: &str) -> Vec<(String, String)> {
+        let taken = self.pairs.extract_if(.., |(name, _)| name.starts_with(prefix));
+        taken.map(|(name, value)| (name.trim_start_matches(prefix).to_owned(), value)).collect()
+    }
+
     /// Removes a parameter and returns its value, or `None` if it is absent.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::{
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
-use axum::routing::{MethodRouter, delete, get, patch, post};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use http::StatusCode;
 use posthaste_core::ports::{KeyRole, Stores};
 use std::sync::Arc;
@@ -42,6 +42,13 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
             viewer(get(subscriptions::show))
                 .merge(admin(patch(subscriptions::update).merge(delete(subscriptions::remove)))),
         )
+        .route(
+            "/v1/subscriptions/uid/{uid}",
+            viewer(get(subscriptions::replacement::show))
+                .merge(admin(put(subscriptions::replacement::replace))),
+        )
+        .route("/v1/subscriptions/match", viewer(get(subscriptions::matching::list)))
+        .route("/.well-known/posthaste/keys/{fingerprint}", get(subscriptions::public_keys::show))
         .route("/v1/subscriptions/reseal-secrets", admin(post(subscriptions::reseal_secrets)))
         .route("/v1/subscriptions/{id}/verify", admin(post(subscriptions::verify)))
         .route("/v1/subscriptions/{id}/rotate-secret", admin(post(subscriptions::rotate_secret)))

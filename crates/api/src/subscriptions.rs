@@ -1,174 +1,54 @@
 //! Lists, creates, changes and deletes subscriptions. A secret is returned only when it is created or rotated.
-//! [`challenge`] sends requests to receivers, [`rotation`] replaces a secret, [`reseal`] encrypts all secrets again.
+//! [`body`] and [`view`] define the JSON, [`edit`] and [`request`] apply a change, and [`replacement`] creates or replaces
+//! a subscription by its uid. [`challenge`] sends requests to receivers, [`rotation`] replaces a secret, [`reseal`]
+//! encrypts all secrets again, and [`matching`] shows which subscriptions match an event.
 
+mod body;
 pub(crate) mod challenge;
+mod edit;
+pub(crate) mod matching;
+mod preconditions;
 pub(crate) mod preview;
+pub(crate) mod public_keys;
+pub(crate) mod replacement;
+mod request;
 pub(crate) mod reseal;
 pub(crate) mod rotation;
+mod view;
 
+use crate::auth::Scope;
 use crate::body::{receive_json, receive_merge_patch};
 use crate::fields::Fields;
 use crate::problem::Problem;
-use crate::query::{Listed, Query, id, json, ok};
+use crate::query::{Listed, Query, id, ok};
 use crate::state::{Api, ApiResult, ApiState};
-use crate::time::Utc;
-use crate::values::{NotNull, Number, Text, body, parameters};
+use crate::values::parameters;
 use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::IntoResponse as _;
+use body::{NewSubscriptionBody, SubscriptionChange};
+use edit::{Complete, Edit};
 use http::{StatusCode, Uri};
+use posthaste_core::SubscriptionId;
 use posthaste_core::audit::Actor;
-use posthaste_core::duration;
 use posthaste_core::event::EventType;
 use posthaste_core::identity::{SubscriptionName, Uid};
-use posthaste_core::pattern::EventTypePatterns;
+use posthaste_core::metadata::Metadata;
 use posthaste_core::ports::{
-    Created, EXAMINED_MAX, ReaderStore as _, Stage, Stores, SubscriptionFilter, SubscriptionStore as _,
-    Updated,
+    EXAMINED_MAX, ReaderStore as _, Stores, SubscriptionFilter, SubscriptionStore as _,
 };
-use posthaste_core::signature::SigningSecret;
-use posthaste_core::subscription::{
-    CallbackUrl, NewSubscription, SecretColumn, SecretPlace, Standing, Subscription, SubscriptionPatch,
-    check_description,
-};
+use posthaste_core::subscription::{Secrets, Standing, Subscription};
 use posthaste_core::tenant::Tenant;
-use posthaste_core::{SecretRef, SubscriptionId};
-use posthaste_services::sender::Sender;
-use serde::Serialize;
-use std::time::Duration;
-use utoipa::ToSchema;
 
 pub(crate) use challenge::{test, verify};
+pub(crate) use preconditions::Preconditions;
 pub(crate) use reseal::reseal_secrets;
 pub(crate) use rotation::{rotate, rotate_secret};
+pub(crate) use view::SubscriptionView;
 
 pub(crate) const LIST: &str = "subscriptions";
-/// The maximum `max_retry_limit` of a subscription.
-const RETRY_LIMIT_MAX: u32 = 100;
-/// A subscription.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({
-    "id": 3, "event_type": "order.paid", "callback_url": "https://example.com/hook", "active": true, "verified": true,
-    "max_retry_limit": null, "timeout": null, "description": "the shop", "created_at": "2026-01-31T12:00:00.000000Z",
-    "updated_at": "2026-01-31T12:00:05.000000Z"
-}))]
-pub(crate) struct SubscriptionView {
-    /// The id of the subscription.
-    pub(crate) id: i64,
-    /// The event types and patterns of the events to deliver.
-    pub(crate) event_types: Vec<String>,
-    /// The entry of `event_types` if there is exactly one; null otherwise.
-    pub(crate) event_type: Option<String>,
-    /// The URL to which events are sent.
-    pub(crate) callback_url: String,
-    /// Whether events are routed and delivered. An inactive subscription gets no new deliveries, and its existing
-    /// deliveries are held.
-    pub(crate) active: bool,
-    /// Whether the receiver has confirmed the URL. Events are sent only to a verified URL.
-    pub(crate) verified: bool,
-    /// The number of attempts after which a delivery is dead-lettered; null for the server default.
-    pub(crate) max_retry_limit: Option<u32>,
-    /// The request timeout, such as `30s`; null for the server default (`POSTHASTE_REQUEST_TIMEOUT`).
-    pub(crate) timeout: Option<String>,
-    /// A description for display.
-    pub(crate) description: Option<String>,
-    /// The time at which the subscription was created.
-    pub(crate) created_at: Utc,
-    /// The time of the last change to the subscription.
-    pub(crate) updated_at: Utc,
-    /// The signing secret (`whsec_…`). Included only in the responses to creation and rotation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) secret: Option<String>,
-}
-
-impl SubscriptionView {
-    fn of(subscription: Subscription) -> Self {
-        Self {
-            id: subscription.id.get(),
-            event_types: subscription
-                .event_types
-                .as_slice()
-                .iter()
-                .map(|one| one.as_str().to_owned())
-                .collect(),
-            event_type: subscription.event_types.single().map(str::to_owned),
-            callback_url: subscription.callback_url.as_str().to_owned(),
-            active: subscription.active,
-            verified: subscription.verified,
-            max_retry_limit: subscription.max_retry_limit,
-            timeout: subscription.timeout.map(duration::format),
-            description: subscription.description,
-            created_at: Utc(subscription.created_at),
-            updated_at: Utc(subscription.updated_at),
-            secret: None,
-        }
-    }
-
-    fn with_secret(subscription: Subscription, secret: &SigningSecret) -> Self {
-        Self { secret: Some(secret.reveal()), ..Self::of(subscription) }
-    }
-}
-
-body! {
-    /// A new subscription.
-    #[schema(
-        as = NewSubscription,
-        example = json!({"event_type": "order.paid", "callback_url": "https://example.com/hook"})
-    )]
-    struct NewSubscriptionBody {
-        /// The type of the events to deliver.
-        #[schema(value_type = String, max_length = 200, pattern = "^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
-        event_type: EventType,
-        /// The URL to which events are sent. It must use `https` and a host with a public address.
-        #[schema(max_length = 2000)]
-        callback_url: String,
-        /// The number of attempts after which a delivery is dead-lettered. The default is set by the server.
-        #[schema(value_type = Option<u32>, minimum = 1, maximum = 100)]
-        max_retry_limit: Option<Number<1, RETRY_LIMIT_MAX>>,
-        /// The request timeout, from 1s to 5s less than the lease. The default is set by the server
-        /// (`POSTHASTE_REQUEST_TIMEOUT`).
-        #[schema(example = "30s")]
-        timeout: Option<String>,
-        /// A description for display.
-        #[schema(value_type = Option<String>, max_length = 1000)]
-        description: Option<Description>,
-    }
-}
-
-body! {
-    /// A merge patch (RFC 7396). Null resets a field to its default; absent fields are unchanged.
-    #[schema(example = json!({"active": false}))]
-    struct SubscriptionChange {
-        /// The type of the events to deliver. There is no default, so null is rejected.
-        #[schema(value_type = String, required = false, max_length = 200, pattern = "^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
-        event_type: NotNull<EventType>,
-        /// The URL to which events are sent. A new URL must be verified. There is no default, so null is rejected.
-        #[schema(value_type = String, required = false, max_length = 2000)]
-        callback_url: NotNull<String>,
-        /// Whether events are routed and delivered. If false, existing deliveries are held. The default is true.
-        #[schema(value_type = Option<bool>)]
-        active: Option<Option<bool>>,
-        /// The number of attempts after which a delivery is dead-lettered. The default is set by the server.
-        #[schema(value_type = Option<u32>, minimum = 1, maximum = 100)]
-        max_retry_limit: Option<Option<Number<1, RETRY_LIMIT_MAX>>>,
-        /// The request timeout, from 1s to 5s less than the lease. The default is set by the server.
-        #[schema(value_type = Option<String>, example = "30s")]
-        timeout: Option<Option<String>>,
-        /// A description for display. The default is no description.
-        #[schema(value_type = Option<String>, max_length = 1000)]
-        description: Option<Option<Description>>,
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Description(String);
-
-impl Text for Description {
-    fn read_text(_: &str, text: String) -> Result<Self, String> {
-        check_description(&text).map_err(|error| error.to_string())?;
-        Ok(Self(text))
-    }
-}
+/// The beginning of the query parameters that filter by metadata. The name of the pair follows.
+const METADATA_PREFIX: &str = "metadata.";
 
 parameters! {
     struct Parameters(LIST) -> SubscriptionFilter {
@@ -191,24 +71,46 @@ parameters! {
     tag = "subscriptions",
     operation_id = "list_subscriptions",
     summary = "List subscriptions",
-    description = "Returns subscriptions in the order of their ids, newest first. Deleted ones are left out.",
+    description = "Returns subscriptions in the order of their ids, newest first. Deleted ones are left out. A parameter \
+                   `metadata.NAME=VALUE` returns only subscriptions with this pair; several must all be there.",
     security(("api_key" = ["viewer"])),
     params(Parameters),
     responses((status = 200, description = "A page of subscriptions", body = Listed<SubscriptionView>)),
 )]
-pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
-    ok(&find(&api, &uri, EXAMINED_MAX).await?)
+pub(crate) async fn list<S: Stores>(
+    State(api): Api<S>,
+    Extension(scope): Extension<Scope>,
+    uri: Uri,
+) -> ApiResult {
+    ok(&find(&api, &scope, &uri, EXAMINED_MAX).await?)
 }
 
 /// Returns the page selected by the query parameters of `uri`.
 pub(crate) async fn find<S: Stores>(
     api: &ApiState<S>,
+    scope: &Scope,
     uri: &Uri,
     examined_max: u32,
 ) -> Result<Listed<SubscriptionView>, Problem> {
-    let (filter, page) = Parameters::read(Query::of(uri)?)?;
+    let mut query = Query::of(uri)?;
+    let metadata = read_metadata(&mut query)?;
+    let (filter, page) = Parameters::read(query)?;
+    let Some(tenant) = scope.restrict(filter.tenant.clone()) else {
+        return Ok(Listed { items: Vec::new(), next_cursor: None });
+    };
+    let filter = SubscriptionFilter { tenant, metadata, ..filter };
     let found = api.reader.subscriptions(filter, page.looking_at(examined_max)).await?;
     Ok(Listed::of(LIST, found, SubscriptionView::of))
+}
+
+/// Reads the parameters that filter by metadata.
+fn read_metadata(query: &mut Query) -> Result<Metadata, Problem> {
+    let pairs = query.take_prefixed(METADATA_PREFIX);
+    let Some((first, _)) = pairs.first() else { return Ok(Metadata::default()) };
+    let parameter: String = format!("{METADATA_PREFIX}{first}").chars().take(100).collect();
+    let object: serde_json::Map<_, _> = pairs.into_iter().map(|(name, value)| (name, value.into())).collect();
+    let metadata = Metadata::parse(&serde_json::Value::Object(object).to_string());
+    metadata.map_err(|error| Problem::invalid_parameter(&parameter, error.to_string()))
 }
 
 #[utoipa::path(
@@ -217,19 +119,28 @@ pub(crate) async fn find<S: Stores>(
     tag = "subscriptions",
     operation_id = "get_subscription",
     summary = "Get a subscription",
-    description = "Returns one subscription, without its secret.",
+    description = "Returns one subscription, without its secrets. The header `ETag` identifies its state, for `If-Match` \
+                   in a change.",
     security(("api_key" = ["viewer"])),
     params(("id" = i64, Path, description = "The id of the subscription.")),
     responses((status = 200, description = "The subscription", body = SubscriptionView)),
 )]
-pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
-    ok(&find_one(&api, &text).await?)
+pub(crate) async fn show<S: Stores>(
+    State(api): Api<S>,
+    Extension(scope): Extension<Scope>,
+    Path(text): Path<String>,
+) -> ApiResult {
+    find_one(&api, &scope, &text).await?.respond(StatusCode::OK)
 }
 
 /// Returns a subscription, unless it was deleted.
-pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result<SubscriptionView, Problem> {
+pub(crate) async fn find_one<S: Stores>(
+    api: &ApiState<S>,
+    scope: &Scope,
+    text: &str,
+) -> Result<SubscriptionView, Problem> {
     let found = api.reader.subscription(subscription_id(text)?).await?;
-    let found = found.filter(|subscription| subscription.deleted_at.is_none());
+    let found = found.filter(|found| found.deleted_at.is_none() && scope.allows(found.tenant.as_ref()));
     Ok(SubscriptionView::of(found.ok_or_else(not_found)?))
 }
 
@@ -239,43 +150,39 @@ pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result
     tag = "subscriptions",
     operation_id = "create_subscription",
     summary = "Create a subscription",
-    description = "Subscribes a URL to a type of events. The response contains the signing secret, which is shown only \
+    description = "Subscribes a URL to types of events. The response contains the signing secret, which is shown only \
                    once. Nothing is delivered until the URL is verified.",
     security(("api_key" = ["admin"])),
     request_body = NewSubscriptionBody,
-    responses((status = 201, description = "Created; contains the secret", body = SubscriptionView)),
+    responses(
+        (status = 201, description = "Created; contains the secret", body = SubscriptionView),
+        (
+            status = 409,
+            description = "Another subscription of the tenant has the uid",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    ),
 )]
 pub(crate) async fn create<S: Stores>(
     State(api): Api<S>,
     Extension(by): Extension<Actor>,
+    Extension(scope): Extension<Scope>,
     request: Request,
 ) -> ApiResult {
     let upload = receive_json(&api.uploads, request).await?;
-    json(StatusCode::CREATED, &make(&api, by, Fields::parse(upload.text()?)?).await?)
+    make(&api, by, &scope, Fields::parse(upload.text()?)?).await?.respond(StatusCode::CREATED)
 }
 
 /// Creates a subscription and returns it with its secret.
 pub(crate) async fn make<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
+    scope: &Scope,
     mut fields: Fields<'_>,
 ) -> Result<SubscriptionView, Problem> {
-    let body = NewSubscriptionBody::read(&mut fields)?;
-    let secret = SigningSecret::from_random(api.draw());
-    let secret_ref = SecretRef::from_bits(u128::from_be_bytes(api.draw()));
-    let place = SecretPlace { secret_ref, column: SecretColumn::Current };
-    let callback_url = allowed_url(&body.callback_url, &api.outgoing.sender)?;
-    let sealed = api.outgoing.sealer.seal(&secret, place, api.draw());
-    let new = NewSubscription {
-        max_retry_limit: body.max_retry_limit.map(|limit| limit.0),
-        timeout: timeout_of(api, body.timeout)?,
-        description: body.description.map(|text| text.0),
-        ..NewSubscription::new(EventTypePatterns::of(body.event_type), callback_url, secret_ref, sealed)
-    };
-    match api.subscriptions.create_subscription(new, by, api.clock.now()).await? {
-        Created::Created(made) => Ok(SubscriptionView::with_secret(*made, &secret)),
-        Created::UidTaken => Err(uid_taken()),
-    }
+    let complete = Complete::of(api, scope, NewSubscriptionBody::read(&mut fields)?)?;
+    complete.create(api, by).await?.ok_or_else(uid_taken)
 }
 
 #[utoipa::path(
@@ -284,8 +191,9 @@ pub(crate) async fn make<S: Stores>(
     tag = "subscriptions",
     operation_id = "update_subscription",
     summary = "Change a subscription",
-    description = "Applies a merge patch (RFC 7396). A new callback URL must be verified again before anything is sent \
-                   to it.",
+    description = "Applies a merge patch (RFC 7396); `metadata` and `headers` are replaced as a whole. A new callback URL \
+                   must be verified again before anything is sent to it. With `If-Match`, the change is made only if the \
+                   subscription still has this `ETag`.",
     security(("api_key" = ["admin"])),
     params(("id" = i64, Path, description = "The id of the subscription.")),
     request_body(
@@ -294,45 +202,47 @@ pub(crate) async fn make<S: Stores>(
             (SubscriptionChange = "application/json"),
         ),
     ),
-    responses((status = 200, description = "The changed subscription", body = SubscriptionView)),
+    responses(
+        (status = 200, description = "The changed subscription", body = SubscriptionView),
+        (
+            status = 409,
+            description = "Another subscription of the tenant has the uid, or the credentials cannot be decrypted",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+        (
+            status = 412,
+            description = "`If-Match` or `If-None-Match` does not hold",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    ),
 )]
 pub(crate) async fn update<S: Stores>(
     State(api): Api<S>,
     Extension(by): Extension<Actor>,
+    Extension(scope): Extension<Scope>,
     Path(text): Path<String>,
     request: Request,
 ) -> ApiResult {
     let id = subscription_id(&text)?;
+    let conditions = Preconditions::of(request.headers())?;
     let upload = receive_merge_patch(&api.uploads, request).await?;
-    ok(&change(&api, by, id, Fields::parse(upload.text()?)?).await?)
+    let changed = change(&api, by, &scope, id, Fields::parse(upload.text()?)?, &conditions).await?;
+    changed.respond(StatusCode::OK)
 }
 
 /// Applies a merge patch to a subscription and returns the result.
 pub(crate) async fn change<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
+    scope: &Scope,
     id: SubscriptionId,
     mut fields: Fields<'_>,
+    conditions: &Preconditions,
 ) -> Result<SubscriptionView, Problem> {
-    let body = SubscriptionChange::read(&mut fields)?;
-    let allowed = |url: String| allowed_url(&url, &api.outgoing.sender);
-    let patch = SubscriptionPatch {
-        event_types: body.event_type.0.map(EventTypePatterns::of),
-        callback_url: body.callback_url.0.map(allowed).transpose()?,
-        active: body.active.map(|active| active.unwrap_or(true)),
-        max_retry_limit: body.max_retry_limit.map(|limit| limit.map(|limit| limit.0)),
-        timeout: body.timeout.map(|timeout| timeout_of(api, timeout)).transpose()?,
-        description: body.description.map(|text| text.map(|text| text.0)),
-        ..SubscriptionPatch::default()
-    };
-    let changed = api.subscriptions.update_subscription(id, patch, None, by, api.clock.now()).await?;
-    // Held deliveries may be due now.
-    api.wake_ups.wake(Stage::Admission);
-    match changed {
-        Updated::Updated(changed) => Ok(SubscriptionView::of(*changed)),
-        Updated::UidTaken => Err(uid_taken()),
-        Updated::OtherRevision(_) | Updated::NotFound => Err(not_found()),
-    }
+    let edit = Edit::of_change(api, scope, SubscriptionChange::read(&mut fields)?)?;
+    edit::apply(api, by, scope, id, edit, conditions).await
 }
 
 #[utoipa::path(
@@ -350,16 +260,55 @@ pub(crate) async fn change<S: Stores>(
 pub(crate) async fn remove<S: Stores>(
     State(api): Api<S>,
     Extension(by): Extension<Actor>,
+    Extension(scope): Extension<Scope>,
     Path(text): Path<String>,
 ) -> ApiResult {
-    end(&api, by, subscription_id(&text)?).await?;
+    end(&api, by, &scope, subscription_id(&text)?).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Deletes a subscription. Its unfinished deliveries are held permanently.
-pub(crate) async fn end<S: Stores>(api: &ApiState<S>, by: Actor, id: SubscriptionId) -> Result<(), Problem> {
+pub(crate) async fn end<S: Stores>(
+    api: &ApiState<S>,
+    by: Actor,
+    scope: &Scope,
+    id: SubscriptionId,
+) -> Result<(), Problem> {
+    check_scope(api, scope, id).await?;
     let deleted = api.subscriptions.delete_subscription(id, by, api.clock.now()).await?;
     if deleted { Ok(()) } else { Err(not_found()) }
+}
+
+/// Checks that the key may see a subscription. A subscription never changes its tenant, so the result stays valid.
+///
+/// # Errors
+///
+/// Returns a problem with status 404 if the subscription belongs to another tenant.
+pub(crate) async fn check_scope<S: Stores>(
+    api: &ApiState<S>,
+    scope: &Scope,
+    id: SubscriptionId,
+) -> Result<(), Problem> {
+    if scope.tenant().is_none() {
+        return Ok(());
+    }
+    let found = api.reader.subscription(id).await?;
+    let is_visible = found.is_some_and(|found| scope.allows(found.tenant.as_ref()));
+    if is_visible { Ok(()) } else { Err(not_found()) }
+}
+
+/// Returns a subscription with its secrets.
+///
+/// # Errors
+///
+/// Returns a problem with status 404 if it does not exist, was deleted, or belongs to another tenant.
+async fn load<S: Stores>(
+    api: &ApiState<S>,
+    scope: &Scope,
+    id: SubscriptionId,
+) -> Result<(Subscription, Secrets), Problem> {
+    let loaded = api.subscriptions.load_subscription(id).await?;
+    loaded.filter(|(found, _)| scope.allows(found.tenant.as_ref())).ok_or_else(not_found)
 }
 
 fn uid_taken() -> Problem {
@@ -372,20 +321,4 @@ fn not_found() -> Problem {
 
 pub(crate) fn subscription_id(text: &str) -> Result<SubscriptionId, Problem> {
     id("id", text, SubscriptionId::new)
-}
-
-fn timeout_of<S: Stores>(api: &ApiState<S>, text: Option<String>) -> Result<Option<Duration>, Problem> {
-    let parsed = text.map(|text| api.outgoing.timeouts.parse(&text)).transpose();
-    parsed.map_err(|error| Problem::invalid("timeout", error.to_string()))
-}
-
-/// Parses a URL and checks the parts of the address policy that need no DNS lookup. The resolved addresses are checked
-/// when a request is sent.
-fn allowed_url(text: &str, sender: &Sender) -> Result<CallbackUrl, Problem> {
-    let wrong = |detail: String| Problem::invalid("callback_url", detail);
-    let allow_http = sender.policy().allow_http;
-    let url = CallbackUrl::parse(text, allow_http).map_err(|error| wrong(error.to_string()))?;
-    let checked = sender.check_url(url.as_str());
-    checked.map_err(|error| wrong(format!("callback_url is not allowed: {error}")))?;
-    Ok(url)
 }

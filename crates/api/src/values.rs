@@ -3,16 +3,23 @@
 
 use crate::query::read_id;
 use crate::time;
+use posthaste_core::attributes::Attributes;
 use posthaste_core::audit::AuditAction;
+use posthaste_core::envelope::Envelope;
 use posthaste_core::event::{
     CORRELATION_ID_CHARS_MAX, CorrelationId, EVENT_TYPE_CHARS_MAX, EXTERNAL_ID_CHARS_MAX, EventType,
     ExternalEventId,
 };
+use posthaste_core::filter::Filter;
 use posthaste_core::identity::{IDENTITY_CHARS_MAX, SubscriptionName, Uid};
+use posthaste_core::metadata::Metadata;
 use posthaste_core::order::OrderStatus;
 use posthaste_core::outcome::{ERROR_CODE_CHARS_MAX, ErrorCode};
+use posthaste_core::pattern::{EventTypePattern, EventTypePatterns};
 use posthaste_core::ports::KeyRole;
+use posthaste_core::request::{AuthInput, RequestHeadersInput};
 use posthaste_core::saga::SagaStatus;
+use posthaste_core::signature::{Ed25519Key, Signatures, SigningSecret};
 use posthaste_core::subscription::Standing;
 use posthaste_core::tenant::{TENANT_CHARS_MAX, Tenant};
 use posthaste_core::{DeadLetterId, EventId, SubscriptionId, Timestamp};
@@ -350,6 +357,49 @@ macro_rules! ids {
 }
 
 ids!(SubscriptionId, EventId, DeadLetterId);
+
+macro_rules! parsed_json {
+    ($($kind:ty),*) => {$(
+        impl Value for $kind {
+            fn read(_: &str, json: &str) -> Result<Self, String> {
+                Self::parse(json).map_err(|error| error.to_string())
+            }
+        }
+    )*};
+}
+
+parsed_json!(Filter, Metadata, Signatures, RequestHeadersInput);
+
+impl Value for AuthInput {
+    fn read(_: &str, json: &str) -> Result<Self, String> {
+        // The address policy of the server decides whether the URL of a token server may use http.
+        Self::parse(json, true).map_err(|error| error.to_string())
+    }
+}
+
+impl Value for EventTypePatterns {
+    fn read(name: &str, json: &str) -> Result<Self, String> {
+        Self::parse(from_json(name, json, "a list of strings")?).map_err(|error| error.to_string())
+    }
+}
+
+impl Text for EventTypePattern {
+    fn read_text(name: &str, text: String) -> Result<Self, String> {
+        Self::parse(text).map_err(|error| format!("{name}: {error}"))
+    }
+}
+
+macro_rules! parsed_text {
+    ($($kind:ty),*) => {$(
+        impl Text for $kind {
+            fn read_text(_: &str, text: String) -> Result<Self, String> {
+                Self::parse(&text).map_err(|error| error.to_string())
+            }
+        }
+    )*};
+}
+
+parsed_text!(SigningSecret, Ed25519Key, Envelope, Attributes);
 
 /// Returns a schema builder for a string.
 pub(crate) fn string_schema() -> ObjectBuilder {

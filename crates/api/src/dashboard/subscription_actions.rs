@@ -6,10 +6,11 @@ use super::page::{Layout, Refusal, Shown, render};
 use super::subscription_edit::{FormFields, body_of};
 use super::subscriptions::{ActionResult, HERE, show_result};
 use super::visitor::Visitor;
+use crate::auth::Scope;
 use crate::fields::Fields;
 use crate::problem::Problem;
 use crate::state::{Api, ApiState};
-use crate::subscriptions::{self, challenge, subscription_id};
+use crate::subscriptions::{self, Preconditions, challenge, subscription_id};
 use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -37,7 +38,7 @@ pub(crate) async fn create<S: Stores>(
     Extension(form): Extension<Form>,
 ) -> Shown {
     let body = body_of(&form, None);
-    match subscriptions::make(&api, by, Fields::parse(&body)?).await {
+    match subscriptions::make(&api, by, &visitor.scope, Fields::parse(&body)?).await {
         Ok(created) => {
             let text = "Created. Copy the secret, then verify the URL: nothing is sent until it is verified.";
             show_result(&api, visitor, created, ActionResult::good(text)).await
@@ -58,13 +59,14 @@ pub(crate) async fn verify<S: Stores>(
     Extension(_form): Extension<Form>,
     Path(id): Path<String>,
 ) -> Shown {
+    subscriptions::check_scope(&api, &visitor.scope, subscription_id(&id)?).await?;
     let outcome = challenge::challenge(&api, by, subscription_id(&id)?).await?;
     let response = response_text(outcome.response_status, outcome.error_code.as_deref(), outcome.duration_ms);
     let text = match outcome.reason {
         None => format!("Verified: the receiver returned the challenge ({response})"),
         Some(reason) => format!("Not verified: {reason} ({response})"),
     };
-    let subscription = subscriptions::find_one(&api, &id).await?;
+    let subscription = subscriptions::find_one(&api, &visitor.scope, &id).await?;
     let result = ActionResult { text, is_good: outcome.verified, body: None };
     show_result(&api, visitor, subscription, result).await
 }
@@ -75,13 +77,14 @@ pub(crate) async fn test<S: Stores>(
     Extension(_form): Extension<Form>,
     Path(id): Path<String>,
 ) -> Shown {
+    subscriptions::check_scope(&api, &visitor.scope, subscription_id(&id)?).await?;
     let outcome = challenge::send_test(&api, subscription_id(&id)?).await?;
     let response = response_text(outcome.response_status, outcome.error_code.as_deref(), outcome.duration_ms);
     let text = match outcome.reason {
         None => format!("Test event delivered ({response})"),
         Some(reason) => format!("Test event failed: {reason} ({response})"),
     };
-    let subscription = subscriptions::find_one(&api, &id).await?;
+    let subscription = subscriptions::find_one(&api, &visitor.scope, &id).await?;
     let result = ActionResult { text, is_good: outcome.delivered, body: outcome.response_body };
     show_result(&api, visitor, subscription, result).await
 }
@@ -94,25 +97,35 @@ fn response_text(status: Option<u16>, code: Option<&str>, duration_ms: u64) -> S
 
 pub(crate) async fn pause<S: Stores>(
     State(api): Api<S>,
+    Extension(visitor): Extension<Visitor>,
     Extension(by): Extension<Actor>,
     Extension(_form): Extension<Form>,
     Path(text): Path<String>,
 ) -> Shown {
-    set_active(&api, by, &text, false).await
+    set_active(&api, by, &visitor.scope, &text, false).await
 }
 
 pub(crate) async fn resume<S: Stores>(
     State(api): Api<S>,
+    Extension(visitor): Extension<Visitor>,
     Extension(by): Extension<Actor>,
     Extension(_form): Extension<Form>,
     Path(text): Path<String>,
 ) -> Shown {
-    set_active(&api, by, &text, true).await
+    set_active(&api, by, &visitor.scope, &text, true).await
 }
 
-async fn set_active<S: Stores>(api: &ApiState<S>, by: Actor, text: &str, active: bool) -> Shown {
+async fn set_active<S: Stores>(
+    api: &ApiState<S>,
+    by: Actor,
+    scope: &Scope,
+    text: &str,
+    active: bool,
+) -> Shown {
     let body = serde_json::json!({ "active": active }).to_string();
-    let changed = subscriptions::change(api, by, subscription_id(text)?, Fields::parse(&body)?).await?;
+    let id = subscription_id(text)?;
+    let changed =
+        subscriptions::change(api, by, scope, id, Fields::parse(&body)?, &Preconditions::default()).await?;
     Ok(Redirect::to(&format!("/subscriptions/{}", changed.id)).into_response())
 }
 
@@ -124,7 +137,9 @@ pub(crate) async fn rotate_secret<S: Stores>(
     Path(text): Path<String>,
 ) -> Shown {
     let body = Value::Object(form.as_body(&[], &["overlap_s"])).to_string();
-    let rotated = subscriptions::rotate(&api, by, subscription_id(&text)?, Fields::parse(&body)?).await?;
+    let rotated =
+        subscriptions::rotate(&api, by, &visitor.scope, subscription_id(&text)?, Fields::parse(&body)?)
+            .await?;
     let text = "Secret rotated. Copy the new one and configure the receiver with it.";
     show_result(&api, visitor, rotated, ActionResult::good(text)).await
 }

@@ -8,7 +8,7 @@ use super::visitor::Visitor;
 use crate::fields::Fields;
 use crate::problem::Problem;
 use crate::state::Api;
-use crate::subscriptions::{self, SubscriptionView, subscription_id};
+use crate::subscriptions::{self, Preconditions, SubscriptionView, subscription_id};
 use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -112,7 +112,7 @@ pub(crate) async fn fill_in<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
 ) -> Shown {
-    let current = subscriptions::find_one(&api, &text).await?;
+    let current = subscriptions::find_one(&api, &visitor.scope, &text).await?;
     write(&EditPage {
         layout: Layout::of(visitor, HERE),
         id: current.id,
@@ -129,7 +129,7 @@ pub(crate) async fn change<S: Stores>(
     Path(text): Path<String>,
 ) -> Shown {
     let id = subscription_id(&text)?;
-    let current = subscriptions::find_one(&api, &text).await?;
+    let current = subscriptions::find_one(&api, &visitor.scope, &text).await?;
     let seen = form.get("seen").to_owned();
     if seen != current.updated_at.iso() {
         let detail = format!(
@@ -138,7 +138,8 @@ pub(crate) async fn change<S: Stores>(
         return Err(Problem::conflict(detail).into());
     }
     let body = body_of(&form, Some(&FormFields::of_subscription(&current)));
-    match subscriptions::change(&api, by, id, Fields::parse(&body)?).await {
+    let fields = Fields::parse(&body)?;
+    match subscriptions::change(&api, by, &visitor.scope, id, fields, &Preconditions::default()).await {
         Ok(changed) => {
             let text = if current.verified && !changed.verified {
                 "Saved. Verify the new URL: nothing is sent until it is verified."

@@ -119,7 +119,7 @@ pub(crate) async fn list<S: Stores>(
     uri: Uri,
 ) -> Shown {
     let filter = Filter::of(&lists::SUBSCRIPTIONS, &uri)?;
-    let found = subscriptions::find(&api, &filter.uri, lists::ROWS_EXAMINED_MAX).await;
+    let found = subscriptions::find(&api, &visitor.scope, &filter.uri, lists::ROWS_EXAMINED_MAX).await;
     let ListPage { filter, found, scan } = ListPage::of(&api, filter, found).await?;
     let since = window_start(&api, HOUR);
     let Listed { items, next_cursor } = found;
@@ -180,7 +180,7 @@ pub(crate) async fn show<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
 ) -> Shown {
-    let subscription = match subscriptions::find_one(&api, &text).await {
+    let subscription = match subscriptions::find_one(&api, &visitor.scope, &text).await {
         Err(problem) if problem.status == 404 => {
             return subscription_deletion::show_deleted(&api, visitor, &text, problem).await;
         }

@@ -55,6 +55,8 @@ kinds! {
     RequestTimeout = 408 "request-timeout" "Request timeout",
     /// The state of the resource does not allow this operation.
     Conflict = 409 "conflict" "Conflict",
+    /// The resource is not in the state that `If-Match` or `If-None-Match` requires.
+    PreconditionFailed = 412 "precondition-failed" "Precondition failed",
     /// The body, the payload or the array exceeds its limit.
     ContentTooLarge = 413 "content-too-large" "Content too large",
     /// The content type is not accepted, or the body is compressed.
@@ -93,6 +95,7 @@ impl ProblemKind {
             405 => Self::MethodNotAllowed,
             408 => Self::RequestTimeout,
             409 => Self::Conflict,
+            412 => Self::PreconditionFailed,
             413 => Self::ContentTooLarge,
             415 => Self::UnsupportedMediaType,
             422 => Self::ValidationFailed,

@@ -1,7 +1,8 @@
 //! Sends requests to receivers: the challenge that verifies a URL, and test events. Both are signed like deliveries and
 //! subject to the same address policy.
 
-use super::{not_found, subscription_id};
+use super::{check_scope, not_found, subscription_id};
+use crate::auth::Scope;
 use crate::problem::{Problem, ProblemKind};
 use crate::query::ok;
 use crate::state::{Api, ApiResult, ApiState, Outgoing};
@@ -115,8 +116,10 @@ pub(crate) struct Tested {
 pub(crate) async fn verify<S: Stores>(
     State(api): Api<S>,
     Extension(by): Extension<Actor>,
+    Extension(scope): Extension<Scope>,
     Path(text): Path<String>,
 ) -> ApiResult {
+    check_scope(&api, &scope, subscription_id(&text)?).await?;
     ok(&challenge(&api, by, subscription_id(&text)?).await?)
 }
 
@@ -199,7 +202,12 @@ async fn mark_verified<S: Stores>(
         ),
     ),
 )]
-pub(crate) async fn test<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
+pub(crate) async fn test<S: Stores>(
+    State(api): Api<S>,
+    Extension(scope): Extension<Scope>,
+    Path(text): Path<String>,
+) -> ApiResult {
+    check_scope(&api, &scope, subscription_id(&text)?).await?;
     ok(&send_test(&api, subscription_id(&text)?).await?)
 }
 

@@ -1,9 +1,10 @@
 //! Encrypts the secrets of all subscriptions again with the first key of this process, a batch per call. Only the API
 //! and the workers have the keys; `posthaste reseal` calls this operation until all batches are done.
 
+use crate::auth::Scope;
 use crate::body::receive_json;
 use crate::fields::Fields;
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind};
 use crate::query::{ok, read_cursor, write_cursor};
 use crate::state::{Api, ApiResult, ApiState};
 use crate::values::body;
@@ -95,8 +96,13 @@ pub(crate) struct Resealed {
 pub(crate) async fn reseal_secrets<S: Stores>(
     State(api): Api<S>,
     Extension(by): Extension<Actor>,
+    Extension(scope): Extension<Scope>,
     request: Request,
 ) -> ApiResult {
+    if scope.tenant().is_some() {
+        let detail = "this call concerns all tenants: use a key that is not bound to a tenant";
+        return Err(Problem::of(ProblemKind::Forbidden, detail));
+    }
     let upload = receive_json(&api.uploads, request).await?;
     let mut fields = Fields::parse_optional(upload.text()?)?;
     let ResealOptions { dry_run, cursor } = ResealOptions::read(&mut fields)?;

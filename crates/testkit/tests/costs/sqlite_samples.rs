@@ -107,6 +107,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "reader/newest_order_audit" => vec![text("key-500"), Value::Integer(BATCH_ROWS)],
         "reader/order_audit" => vec![text("key-500"), Value::Integer(0), Value::Integer(BATCH_ROWS)],
         "reader/order" | "outbox_intake/find_orders" => vec![text("key-500")],
+        "reader/find_public_key" => vec![text("fingerprint-500")],
         "router/delete_routed" => numbers(&[live + 501, live + 600]),
         "router/fetch_queued_events" => numbers(&[0, BATCH_ROWS]),
         "router/insert_sagas" => vec![Value::Null, Value::Null, Value::Integer(NOW)],

@@ -5,11 +5,14 @@ use crate::audit::Actor;
 use crate::event::EventType;
 use crate::ids::{DeadLetterId, SagaId, SubscriptionId};
 use crate::lane::Lane;
+use crate::tenant::Tenant;
 use crate::time::Timestamp;
 
 /// A filter for dead letters. A dead letter must match all fields that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeadLetterFilter {
+    /// Selects dead letters of events of this tenant.
+    pub tenant: Option<Tenant>,
     pub subscription_id: Option<SubscriptionId>,
     pub event_type: Option<EventType>,
     /// Selects dead letters that failed at this time or later.

@@ -168,15 +168,18 @@ impl SubscriptionFilter {
     }
 }
 
-/// A saga with the type of its event.
+/// A saga with the type and the tenant of its event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     pub saga: Saga,
     pub event_type: EventType,
+    pub tenant: Option<Tenant>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeliveryFilter {
+    /// Selects deliveries of events of this tenant.
+    pub tenant: Option<Tenant>,
     pub status: Option<SagaStatus>,
     pub subscription_id: Option<SubscriptionId>,
     pub event_id: Option<EventId>,
@@ -205,6 +208,8 @@ pub struct Attempt {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetterHead {
     pub id: DeadLetterId,
+    /// The tenant of the event.
+    pub tenant: Option<Tenant>,
     pub saga_id: SagaId,
     pub event_id: EventId,
     pub subscription_id: SubscriptionId,

@@ -225,11 +225,13 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
     let rows = match name {
         "dead_letter/find_dead_letters" => {
             format!(
-                "0, NULL, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}; 0, 1, 'kind.none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}"
+                "0, NULL, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}, NULL; \
+                 0, 1, 'kind.none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}, NULL; \
+                 0, NULL, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}, 'none'"
             )
         }
         "dead_letter/find_dead_letters_of_subscription" => {
-            format!("0, 1, 'kind.none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}")
+            format!("0, 1, 'kind.none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}, 'none'")
         }
         "dead_letter/last_examined" => format!("0, NULL, {EXAMINED_MAX}; 0, 1, {EXAMINED_MAX}"),
         "reader/count_requeued" => {
@@ -237,20 +239,23 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
         }
         "reader/dead_letter_heads" => {
             format!(
-                "{newest}, NULL, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}"
+                "{newest}, NULL, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}, NULL; \
+                 {newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}, NULL; \
+                 {newest}, NULL, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}, 'none'"
             )
         }
         "reader/dead_letter_heads_of_subscription" => {
-            format!("{newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}")
+            format!("{newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}, 'none'")
         }
         "reader/deliveries" => {
             format!(
-                "{newest}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}; \
-                 {newest}, 'Pending', 1, 'kind.none', 1, 'NONE', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}"
+                "{newest}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}, NULL; \
+                 {newest}, 'Pending', 1, 'kind.none', 1, 'NONE', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}, NULL; \
+                 {newest}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}, 'none'"
             )
         }
         "reader/deliveries_of_event" => {
-            format!("{newest}, NULL, NULL, NULL, 500, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}")
+            format!("{newest}, NULL, NULL, NULL, 500, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}, NULL")
         }
         "reader/event_heads" => {
             format!(

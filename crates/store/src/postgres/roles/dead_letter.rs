@@ -4,7 +4,7 @@
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::pool::RolePool;
-use crate::postgres::conn::session::{Session, TransactionMode};
+use crate::postgres::conn::session::{Params, Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, get};
 use crate::postgres::roles::audit::{self, Writer};
 use crate::postgres::roles::lane_row;
@@ -14,6 +14,7 @@ use posthaste_core::audit::{Actor, Change};
 use posthaste_core::event::EventType;
 use posthaste_core::lane::Lane;
 use posthaste_core::ports::{DeadLetterFilter, DeadLetterStore, Page, PageRequest, Requeue, StoreResult};
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{DeadLetterId, SagaId, SubscriptionId, Timestamp};
 use std::collections::HashMap;
 use tokio_postgres::Row;
@@ -120,9 +121,10 @@ async fn find(
         include_str!("../sql/dead_letter/find_dead_letters.sql")
     };
     let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
-    let found = session
-        .read(sql, &[&above, &subscription, &event_type, &since, &until, &rows_max, &examined_max])
-        .await?;
+    let tenant = filter.tenant.as_ref().map(Tenant::as_str);
+    let values: Params<'_> =
+        &[&above, &subscription, &event_type, &since, &until, &rows_max, &examined_max, &tenant];
+    let found = session.read(sql, values).await?;
     let item = |row: &Row| get(row, "id").map(DeadLetterId::from_store);
     let last = include_str!("../sql/dead_letter/last_examined.sql");
     page::fill(&mut session, request, &found, item, (last, &[&above, &subscription, &examined_max])).await

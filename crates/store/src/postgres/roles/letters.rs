@@ -1,7 +1,7 @@
 //! Reads dead letters for the role `viewer`, with and without payloads, and counts the outcomes of requeued dead
 //! letters.
 
-use crate::postgres::conn::session::Session;
+use crate::postgres::conn::session::{Params, Session};
 use crate::postgres::conn::value::{Instant, Json, error_code, get, instant};
 use crate::postgres::roles::page;
 use crate::remote::Fault;
@@ -11,6 +11,7 @@ use posthaste_core::ports::{
     DeadLetter, DeadLetterFilter, DeadLetterHead, FATES_MAX, Lineage, Page, PageRequest, RequeuedFates,
     RequeuedRange,
 };
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{DeadLetterId, EventId, SagaId, SubscriptionId};
 use tokio_postgres::Row;
 
@@ -52,9 +53,10 @@ async fn found(
     let (since, until) = (filter.since.map(Instant), filter.until.map(Instant));
     let sql = if subscription.is_some() { of_one } else { all };
     let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
-    let rows = session
-        .read(sql, &[&below, &subscription, &event_type, &since, &until, &rows_max, &examined_max])
-        .await?;
+    let tenant = filter.tenant.as_ref().map(Tenant::as_str);
+    let values: Params<'_> =
+        &[&below, &subscription, &event_type, &since, &until, &rows_max, &examined_max, &tenant];
+    let rows = session.read(sql, values).await?;
     let last = include_str!("../sql/reader/last_dead_letter_examined.sql");
     page::fill(session, request, &rows, head, (last, &[&below, &subscription, &examined_max])).await
 }
@@ -62,6 +64,7 @@ async fn found(
 fn head(row: &Row) -> Result<DeadLetterHead, Fault> {
     Ok(DeadLetterHead {
         id: DeadLetterId::from_store(get(row, "id")?),
+        tenant: get::<Option<String>>(row, "tenant")?.map(Tenant::from_store),
         saga_id: SagaId::from_store(get(row, "saga_id")?),
         event_id: EventId::from_store(get(row, "event_id")?),
         subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),

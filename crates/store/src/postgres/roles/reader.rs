@@ -224,7 +224,8 @@ async fn deliveries(
     let error_code = filter.error_code.as_ref().map(ErrorCode::as_str);
     let (since, until) = (filter.since.map(Instant), filter.until.map(Instant));
     let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
-    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 10] = [
+    let tenant = filter.tenant.as_ref().map(Tenant::as_str);
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 11] = [
         &below,
         &status,
         &subscription,
@@ -235,6 +236,7 @@ async fn deliveries(
         &until,
         &rows_max,
         &examined_max,
+        &tenant,
     ];
     let found = session.read(sql, &params).await?;
     let last = include_str!("../sql/reader/last_delivery_examined.sql");
@@ -251,7 +253,8 @@ pub(crate) fn delivery(row: &Row) -> Result<Delivery, Fault> {
         created_at: instant(row, "created_at")?,
         updated_at: instant(row, "updated_at")?,
     };
-    Ok(Delivery { saga, event_type: EventType::from_store(get(row, "event_type")?) })
+    let tenant = get::<Option<String>>(row, "tenant")?.map(Tenant::from_store);
+    Ok(Delivery { saga, event_type: EventType::from_store(get(row, "event_type")?), tenant })
 }
 
 pub(crate) fn attempt(row: &Row) -> Result<Attempt, Fault> {

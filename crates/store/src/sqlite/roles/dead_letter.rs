@@ -4,6 +4,7 @@
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::lane::Lane;
 use posthaste_core::ports::{DeadLetterFilter, DeadLetterStore, Page, PageRequest, Requeue, StoreResult};
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{DeadLetterId, SagaId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
@@ -124,12 +125,15 @@ fn find_dead_letters(
     }
 }
 
-/// Returns whether a row matches the parts of a filter that no index covers. Reads the columns `event_type` and
-/// `failed_at`.
+/// Returns whether a row matches the parts of a filter that no index covers. Reads the columns `event_type`,
+/// `tenant` and `failed_at`.
 pub(crate) fn matches(filter: &DeadLetterFilter, row: &Row<'_>) -> Answer<bool> {
     let failed_at = value::time(row, "failed_at")?;
     let kind = value::text(row, "event_type")?;
-    Ok(filter.event_type.as_ref().is_none_or(|wanted| wanted.as_str() == kind)
+    let tenant = value::get::<Option<String>>(row, "tenant")?;
+    let wanted = filter.tenant.as_ref().map(Tenant::as_str);
+    Ok((wanted.is_none() || wanted == tenant.as_deref())
+        && filter.event_type.as_ref().is_none_or(|wanted| wanted.as_str() == kind)
         && filter.since.is_none_or(|since| failed_at >= since)
         && filter.until.is_none_or(|until| failed_at < until))
 }

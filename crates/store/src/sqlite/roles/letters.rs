@@ -7,6 +7,7 @@ use posthaste_core::ports::{
     DeadLetter, DeadLetterFilter, DeadLetterHead, FATES_MAX, Lineage, Page, PageRequest, RequeuedFates,
     RequeuedRange,
 };
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{DeadLetterId, EventId, SagaId, SubscriptionId};
 use rusqlite::{Row, params};
 
@@ -60,6 +61,7 @@ pub(crate) fn heads(
 fn read_head(row: &Row<'_>) -> Answer<DeadLetterHead> {
     Ok(DeadLetterHead {
         id: DeadLetterId::from_store(get(row, "id")?),
+        tenant: get::<Option<String>>(row, "tenant")?.map(Tenant::from_store),
         saga_id: SagaId::from_store(get(row, "saga_id")?),
         event_id: EventId::from_store(get(row, "event_id")?),
         subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),

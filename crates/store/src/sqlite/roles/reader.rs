@@ -13,6 +13,7 @@ use posthaste_core::ports::{
 };
 use posthaste_core::saga::Saga;
 use posthaste_core::subscription::Subscription;
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId, Timestamp};
 use rusqlite::{Params, Row, params};
 
@@ -221,6 +222,7 @@ fn deliveries(session: &Session<'_>, filter: &DeliveryFilter, page: PageRequest)
             && filter.subscription_id.is_none_or(|wanted| wanted == found.saga.subscription_id)
             && filter.status.is_none_or(|wanted| wanted == found.saga.state.status)
             && filter.event_type.as_ref().is_none_or(|wanted| *wanted == found.event_type)
+            && (filter.tenant.is_none() || filter.tenant == found.tenant)
             && (filter.error_code.is_none() || filter.error_code == found.saga.state.final_error_code)
             && within(found.saga.created_at, filter.since, filter.until);
         Ok(matches.then_some(found))
@@ -305,7 +307,8 @@ pub(crate) fn read_delivery(row: &Row<'_>) -> Answer<Delivery> {
         created_at: value::time(row, "created_at")?,
         updated_at: value::time(row, "updated_at")?,
     };
-    Ok(Delivery { saga, event_type: EventType::from_store(get(row, "event_type")?) })
+    let tenant = get::<Option<String>>(row, "tenant")?.map(Tenant::from_store);
+    Ok(Delivery { saga, event_type: EventType::from_store(get(row, "event_type")?), tenant })
 }
 
 pub(crate) fn read_attempt(row: &Row<'_>) -> Answer<Attempt> {

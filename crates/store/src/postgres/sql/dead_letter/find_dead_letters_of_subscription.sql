@@ -1,6 +1,6 @@
 -- role: dead_letter_operator
 -- Variant of find_dead_letters.sql for one subscription: examines only the dead letters of that subscription.
--- index: idx_dead_subscription; events_pkey for the type.
+-- index: idx_dead_subscription; events_pkey for the type and the tenant.
 -- planner: row comparison, two limits. Rows keep the order of the scan; there is no outer sort.
 SELECT few.id
 FROM (
@@ -14,6 +14,7 @@ FROM (
     LIMIT (SELECT $7::bigint)
 ) few
 WHERE ($3::text IS NULL OR (SELECT e.event_type FROM posthaste.events e WHERE e.id = few.event_id) = $3::text)
+    AND ($8::text IS NULL OR (SELECT e.tenant FROM posthaste.events e WHERE e.id = few.event_id) = $8::text)
     AND ($4::timestamptz IS NULL OR few.failed_at >= $4::timestamptz)
     AND ($5::timestamptz IS NULL OR few.failed_at < $5::timestamptz)
 LIMIT $6::bigint

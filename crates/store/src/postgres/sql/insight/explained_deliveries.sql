@@ -5,6 +5,7 @@
 SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.next_attempt_at, g.final_error_code,
     g.current_job_id, g.requeued_from, g.created_at, g.updated_at,
     coalesce((SELECT e.event_type FROM posthaste.events e WHERE e.id = g.event_id), '') AS event_type,
+    (SELECT e.tenant FROM posthaste.events e WHERE e.id = g.event_id) AS tenant,
     g.letter_id,
     (SELECT again.id FROM posthaste.webhook_delivery_sagas again WHERE again.requeued_from = g.letter_id) AS requeued_as
 FROM (

@@ -5,6 +5,7 @@
 SELECT g.id, g.event_id, g.subscription_id, g.status, g.attempt_count, g.next_attempt_at, g.final_error_code,
     g.current_job_id, g.requeued_from, g.created_at, g.updated_at,
     coalesce((SELECT e.event_type FROM events e WHERE e.id = g.event_id), '') AS event_type,
+    (SELECT e.tenant FROM events e WHERE e.id = g.event_id) AS tenant,
     (SELECT d.id FROM dead_letters d WHERE d.saga_id = g.id LIMIT 1) AS letter_id,
     (SELECT again.id FROM dead_letters d CROSS JOIN webhook_delivery_sagas again ON again.requeued_from = d.id
         WHERE d.saga_id = g.id LIMIT 1) AS requeued_as

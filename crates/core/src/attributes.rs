@@ -169,6 +169,12 @@ impl Attributes {
         Ok(())
     }
 
+    /// Adds an attribute with a JSON value. Error if the value is not text, a number or a boolean.
+    pub fn insert_json(&mut self, name: &str, value: &RawValue) -> Result<(), AttributeError> {
+        check_name(name)?;
+        self.insert(name, AttributeValue::read(name, value)?)
+    }
+
     /// Returns the canonical JSON text (RFC 8785), which the stores keep. Two equal sets of attributes have the same
     /// text.
     pub fn canonical(&self) -> String {
@@ -204,7 +210,8 @@ fn members(text: &str) -> Result<Members<'_>, AttributeError> {
     json::read(text).map_err(AttributeError::Json)
 }
 
-fn check_name(name: &str) -> Result<(), AttributeError> {
+/// Checks that a name is valid and not reserved.
+pub(crate) fn check_name(name: &str) -> Result<(), AttributeError> {
     if !is_attribute_name(name) {
         Err(AttributeError::Name(shortened(name)))
     } else if RESERVED.contains(&name) {

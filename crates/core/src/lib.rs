@@ -6,6 +6,7 @@
 //! that each database role may call on a store.
 
 pub mod admission;
+pub mod attribute_rules;
 pub mod attributes;
 pub mod audit;
 pub mod broker;

@@ -293,7 +293,7 @@ pub(crate) async fn requeue_found<S: Stores>(
 ) -> Result<RequeuedMany, Problem> {
     let RequeueFilter { subscription_id, event_type, since, until, dry_run, cursor } =
         RequeueFilter::read(&mut fields)?;
-    let filter = DeadLetterFilter { subscription_id, event_type, since, until };
+    let filter = DeadLetterFilter { subscription_id, event_type, since, until, tenant: None };
     let dry_run = dry_run.unwrap_or(false);
     let after = cursor.map(|cursor| read_cursor(REQUEUE, &cursor)).transpose();
     let mut after = after.map_err(|problem| fields.wrong("cursor", problem.detail))?;

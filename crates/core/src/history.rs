@@ -300,7 +300,8 @@ mod tests {
             SubscriptionChange { event_types: patterns("a.*"), ..change(200, "x", false, true) },
             SubscriptionChange { filter: refusing, ..change(300, "a.b", true, true) },
         ];
-        let matched = |pattern: &str| Some(RouteDecision::Matched { pattern: pattern.to_owned(), clause: None });
+        let matched =
+            |pattern: &str| Some(RouteDecision::Matched { pattern: pattern.to_owned(), clause: None });
         let clause = r##"# {"exact":{"n":"1"}}"##.to_owned();
         for (seconds, expected) in [
             (99, None),

@@ -19,7 +19,7 @@ use posthaste_core::subscription::{
 };
 use posthaste_core::tenant::Tenant;
 use posthaste_core::{SecretRef, SubscriptionId, Timestamp};
-use posthaste_services::egress::EgressPolicy;
+use posthaste_services::sender::Sender;
 use std::time::Duration;
 
 /// How often a change is tried. A try fails only if another call changes the subscription at the same time.
@@ -42,7 +42,7 @@ impl Edit {
     ) -> Result<Self, Problem> {
         let event_types = event_types(body.event_types.0, body.event_type.0)?;
         event_types.as_ref().map_or(Ok(()), |types| check_operational(scope, types))?;
-        let callback_url = body.callback_url.0.map(|url| allowed_url(&url, api.outgoing.sender.policy()));
+        let callback_url = body.callback_url.0.map(|url| allowed_url(&url, &api.outgoing.sender));
         let patch = SubscriptionPatch {
             uid: body.uid,
             name: body.name,
@@ -130,7 +130,7 @@ impl Complete {
             )
         })?;
         check_operational(scope, &event_types)?;
-        let callback_url = allowed_url(&body.callback_url, api.outgoing.sender.policy())?;
+        let callback_url = allowed_url(&body.callback_url, &api.outgoing.sender)?;
         let patch = SubscriptionPatch {
             uid: Some(body.uid),
             name: Some(body.name),
@@ -264,10 +264,10 @@ fn timeout_of<S: Stores>(api: &ApiState<S>, text: Option<String>) -> Result<Opti
 
 /// Parses a URL and checks the parts of the address policy that need no DNS lookup. The resolved addresses are checked
 /// when a request is sent.
-fn allowed_url(text: &str, policy: &EgressPolicy) -> Result<CallbackUrl, Problem> {
+fn allowed_url(text: &str, sender: &Sender) -> Result<CallbackUrl, Problem> {
     let wrong = |detail: String| Problem::invalid("callback_url", detail);
-    let url = CallbackUrl::parse(text, policy.allow_http).map_err(|error| wrong(error.to_string()))?;
-    let checked = policy.check_url(url.as_str());
+    let url = CallbackUrl::parse(text, sender.policy().allow_http).map_err(|error| wrong(error.to_string()))?;
+    let checked = sender.check_url(url.as_str());
     checked.map_err(|error| wrong(format!("callback_url is not allowed: {error}")))?;
     Ok(url)
 }

@@ -122,7 +122,7 @@ fn render<S: Stores>(
     now: Timestamp,
 ) -> Result<PreviewView, Problem> {
     let opened = open(api, subscription, secrets, now)?;
-    let to = api.outgoing.sender.policy().check_url(subscription.callback_url.as_str());
+    let to = api.outgoing.sender.check_url(subscription.callback_url.as_str());
     let to = to.map_err(|error| {
         Problem::conflict(format!("callback_url is not allowed ({error}), so nothing would be sent"))
     })?;

@@ -217,7 +217,7 @@ pub(super) fn check_live_secrets<S: Stores>(
 
 /// Checks the URL of a token server like a callback URL.
 fn check_token_url<S: Stores>(api: &ApiState<S>, url: &CallbackUrl) -> Result<(), Problem> {
-    let checked = api.outgoing.sender.policy().check_url(url.as_str());
+    let checked = api.outgoing.sender.check_url(url.as_str());
     checked.map(drop).map_err(|error| {
         let detail = format!("auth.oauth2_client_credentials.token_url is not allowed: {error}");
         Problem::invalid("auth", detail)

@@ -58,10 +58,15 @@ fn values_are_found_by_pointer() {
         ("/twice", "2"),
         ("/10/0", r#""ten""#),
     ] {
-        assert_eq!(filled(&format!("a={pointer}"), payload, "{}"), format!(r#"{{"a":{expected}}}"#), "{pointer}");
+        assert_eq!(
+            filled(&format!("a={pointer}"), payload, "{}"),
+            format!(r#"{{"a":{expected}}}"#),
+            "{pointer}"
+        );
     }
     // Missing values, and values that are not text, a number or a boolean.
-    for pointer in ["/foo", "/null", "/o", "/gone", "/foo/2", "/foo/-", "/foo/00", "/foo/+1", "/t/x", "/m~1n"] {
+    for pointer in ["/foo", "/null", "/o", "/gone", "/foo/2", "/foo/-", "/foo/00", "/foo/+1", "/t/x", "/m~1n"]
+    {
         assert_eq!(filled(&format!("a={pointer}"), payload, "{}"), "{}", "{pointer}");
     }
     for payload in ["1", "null", "\"text\"", "[]", "{}"] {
@@ -71,8 +76,9 @@ fn values_are_found_by_pointer() {
 
 #[test]
 fn given_attributes_and_limits_are_kept() {
-    let payload = r#"{"region":"eu","n":1.50,"long":"LONG","empty":"","nul":"a\u0000b","time":"soon","huge":1e999}"#
-        .replace("LONG", &"x".repeat(1_025));
+    let payload =
+        r#"{"region":"eu","n":1.50,"long":"LONG","empty":"","nul":"a\u0000b","time":"soon","huge":1e999}"#
+            .replace("LONG", &"x".repeat(1_025));
     assert_eq!(filled("region=/region,n=/n", &payload, r#"{"region":"us"}"#), r#"{"n":1.5,"region":"us"}"#);
     let skipped = "long=/long,empty=/empty,nul=/nul,time=/time,huge=/huge,subject=/n,region=/region";
     assert_eq!(filled(skipped, &payload, "{}"), r#"{"region":"eu"}"#);

@@ -9,9 +9,7 @@ use posthaste_core::duration;
 use std::time::Duration;
 
 pub(super) use access::{DatabaseAt, Prefix, RootKey, SealingKeyList, ServerAt, StoredSecrets};
-pub(super) use network::{
-    BrokerAt, Headers, HostName, Listen, Networks, Ports, ProxyAt, UriReference,
-};
+pub(super) use network::{BrokerAt, Headers, HostName, Listen, Networks, Ports, ProxyAt, UriReference};
 pub(super) use process::{Filter, Format, OneLine, PathText, Roles, ShellCommand};
 
 /// A duration, such as `30s`.

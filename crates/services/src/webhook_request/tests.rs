@@ -16,7 +16,7 @@ use posthaste_core::subscription::{SealedSecret, Secrets};
 use posthaste_core::{SecretRef, Timestamp};
 
 use super::*;
-use crate::egress::EgressPolicy;
+use crate::egress::{EgressPolicy, OwnAddresses};
 use crate::seal::{PlainSecrets, SecretSealer};
 use crate::sender::{AGENT, KeepAlive, Sender, Trust};
 
@@ -228,7 +228,7 @@ fn secrets_are_sent_and_masked_in_the_preview() {
             _ => "hush",
         };
         assert_eq!(text(&built, name), sent, "{name}");
-        let to = EgressPolicy::default().check_url("https://a.example:8443/hook").expect("a destination");
+        let to = EgressPolicy::default().check_url("https://a.example:8443/hook", &OwnAddresses::default()).expect("a destination");
         let names = InstallationNames::default();
         let shown = message(|message| preview(&opened, &to, &message, &names, NOW));
         let values: Vec<_> = shown.headers.iter().filter(|(shown, _)| shown == name).collect();

@@ -148,7 +148,8 @@ fn random_clause(random: &mut Random, depth: u64) -> String {
                     "type" => one_of(random, &SEGMENTS),
                     _ => one_of(random, &VALUES).1,
                 };
-                let cut = text.char_indices().nth(1 + random.below(4) as usize).map_or(text.len(), |(at, _)| at);
+                let cut =
+                    text.char_indices().nth(1 + random.below(4) as usize).map_or(text.len(), |(at, _)| at);
                 leaves.insert(name, serde_json::Value::from(if kind == 1 { &text[..cut] } else { text }));
             }
             let dialect = one_of(random, &["exact", "prefix", "suffix"]);
@@ -277,8 +278,10 @@ impl<S: Stores> Run<'_, S> {
             .iter()
             .flat_map(|(event_id, event)| {
                 let facts = facts(event);
-                let matching =
-                    self.subscriptions.iter().filter(move |(_, state)| route::matches(facts, state.routable()));
+                let matching = self
+                    .subscriptions
+                    .iter()
+                    .filter(move |(_, state)| route::matches(facts, state.routable()));
                 matching.map(|(id, _)| (*event_id, *id))
             })
             .collect();
@@ -289,7 +292,8 @@ impl<S: Stores> Run<'_, S> {
         );
         let mut found: Vec<(EventId, SubscriptionId)> = Vec::new();
         for row in h.direct.rows(&sql).await {
-            let number = |column: usize| row[column].as_deref().and_then(|text| text.parse().ok()).expect("an id");
+            let number =
+                |column: usize| row[column].as_deref().and_then(|text| text.parse().ok()).expect("an id");
             found.push((EventId::from_store(number(0)), SubscriptionId::from_store(number(1))));
         }
         let distinct: BTreeSet<_> = found.iter().copied().collect();
@@ -307,11 +311,7 @@ impl<S: Stores> Run<'_, S> {
 }
 
 fn facts(event: &NewEvent) -> EventFacts<'_> {
-    EventFacts {
-        event_type: &event.event_type,
-        tenant: event.tenant.as_ref(),
-        attributes: &event.attributes,
-    }
+    EventFacts { event_type: &event.event_type, tenant: event.tenant.as_ref(), attributes: &event.attributes }
 }
 
 async fn ids<S: Stores>(h: &Harness<S>, sql: &str) -> impl Iterator<Item = EventId> {
@@ -386,12 +386,20 @@ pub async fn each_rule_of_matching_selects_its_subscriptions<S: Stores>(h: &Harn
         ..event(kind)
     };
     for (what, event, expected) in [
-        ("several patterns make one saga", of("order.paid", None, r#"{"region":"us"}"#), vec![several, without]),
+        (
+            "several patterns make one saga",
+            of("order.paid", None, r#"{"region":"us"}"#),
+            vec![several, without],
+        ),
         ("a filter accepts", of("order.paid", None, r#"{"region":"eu"}"#), vec![several, filtered]),
         ("the attribute is missing", of("order.paid", None, "{}"), vec![several, without]),
         ("another tenant", of("order.paid", Some("acme"), r#"{"region":"eu"}"#), vec![acme]),
         ("an unknown tenant", of("order.paid", Some("ACME"), "{}"), vec![]),
-        ("an operational type", of("posthaste.endpoint.disabled", None, r#"{"region":"eu"}"#), vec![operational]),
+        (
+            "an operational type",
+            of("posthaste.endpoint.disabled", None, r#"{"region":"eu"}"#),
+            vec![operational],
+        ),
         ("the word alone", of("posthaste", None, r#"{"region":"eu"}"#), vec![several, filtered]),
         ("below a prefix", of("order.paid.late", None, r#"{"region":"eu"}"#), vec![several, filtered, below]),
         ("another prefix", of("order.paidlate", None, r#"{"region":"eu"}"#), vec![several, filtered]),

@@ -41,7 +41,8 @@ async fn add<S: Stores>(api: &TestApi<S>, count: u32, event_type: &str, is_verif
         }
     };
     let url = format!("https://x.example/{}", "x".repeat(1_982));
-    let columns = "event_type, event_types, callback_url, verified, secret_ref, secret, created_at, updated_at";
+    let columns =
+        "event_type, event_types, callback_url, verified, secret_ref, secret, created_at, updated_at";
     let sql = format!(
         "WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < {count})
          INSERT INTO subscriptions ({columns})

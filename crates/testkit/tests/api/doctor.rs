@@ -6,8 +6,8 @@ use posthaste_core::SubscriptionId;
 use posthaste_core::filter::Filter;
 use posthaste_core::outcome::Failure;
 use posthaste_core::ports::{
-    IngestStore as _, OutboxIntakeStore as _, PresenceStore as _, ProcessSeen, Stores, SubscriptionStore as _,
-    WorkerStore as _,
+    IngestStore as _, OutboxIntakeStore as _, PresenceStore as _, ProcessSeen, Stores,
+    SubscriptionStore as _, WorkerStore as _,
 };
 use posthaste_core::subscription::SubscriptionPatch;
 use posthaste_services::doctor::ROLES;
@@ -346,7 +346,10 @@ pub(crate) async fn conservation_follows_patterns_filters_and_tenants<S: Stores>
     };
     // Four for all, two for eu, one for us; what a filter, a tenant or a pattern excludes is not missing.
     let (status, found) = conservation().await;
-    assert_eq!((status, found.as_str()), ("ok".into(), "no delivery is missing: 5 events routed, 7 deliveries created"));
+    assert_eq!(
+        (status, found.as_str()),
+        ("ok".into(), "no delivery is missing: 5 events routed, 7 deliveries created")
+    );
     let mut lost = 0;
     for (event, subscription) in [(events[0], eu), (events[1], us), (events[2], all)] {
         let sql = format!(

@@ -156,7 +156,11 @@ pub(crate) async fn the_deciding_pattern_and_clause_are_named<S: Stores>(api: &T
             SubscriptionPatch { event_types: Some(event_types(&["a"])), ..SubscriptionPatch::default() },
         ),
     ] {
-        h.store.subscriptions().update_subscription(id, patch, None, actor(), at(10)).await.expect("a change");
+        h.store
+            .subscriptions()
+            .update_subscription(id, patch, None, actor(), at(10))
+            .await
+            .expect("a change");
     }
     let event = publish(h, "order.paid", r#"{"region":"eu","n":1}"#, HOUR_S).await;
     h.route_all(at(HOUR_S)).await;
@@ -165,7 +169,11 @@ pub(crate) async fn the_deciding_pattern_and_clause_are_named<S: Stores>(api: &T
     let patch = SubscriptionPatch { filter, ..SubscriptionPatch::default() };
     for id in [plain, refusing] {
         let now = at(3 * HOUR_S);
-        h.store.subscriptions().update_subscription(id, patch.clone(), None, actor(), now).await.expect("a change");
+        h.store
+            .subscriptions()
+            .update_subscription(id, patch.clone(), None, actor(), now)
+            .await
+            .expect("a change");
     }
     api.clock.set(at(4 * HOUR_S));
     let explained = api.get(&format!("/v1/events/{event}/explain")).expect(200).await;

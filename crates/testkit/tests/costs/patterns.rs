@@ -102,10 +102,8 @@ fn on_sqlite_routing_costs_no_more_next_to_many_patterns() {
             let integers = |numbers: &[i64]| -> Vec<Value> {
                 numbers.iter().map(|number| Value::Integer(*number)).collect()
             };
-            let probes: Vec<Value> = probes(&EventType::parse(event_type).expect("a type"))
-                .into_iter()
-                .map(Value::Text)
-                .collect();
+            let probes: Vec<Value> =
+                probes(&EventType::parse(event_type).expect("a type")).into_iter().map(Value::Text).collect();
             let targets: Vec<i64> = (1..=matching as i64).collect();
             let lists = |place| integers(if place == 1 { &[1] } else { &targets });
             file.steps_with("router/fetch_queued_events", &integers(&[0, 1]), none, 1)

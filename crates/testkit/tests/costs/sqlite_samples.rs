@@ -1,8 +1,8 @@
 //! The sample arguments for each SQLite statement, and exceptions for single statements. A statement without an entry
 //! here gets the id of a finished row for every parameter.
 
-use rusqlite::types::Value;
 use crate::{BATCH, HISTORY};
+use rusqlite::types::Value;
 
 const NOW: i64 = 1_800_000_000_000_000;
 const PAGE: i64 = posthaste_core::ports::EXAMINED_MAX as i64;

@@ -16,8 +16,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use posthaste_core::Timestamp;
 use posthaste_core::duration;
-use posthaste_core::signature::SigningSecret;
-use request::{Received, event_type};
+use posthaste_core::signature::{Ed25519PublicKey, SigningSecret};
+use request::{Received, TrustedKeys, event_type};
 use serde_json::json;
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -48,6 +48,10 @@ pub(crate) struct ListenFlags {
     #[arg(long = "secret", value_name = "whsec_…", value_parser = SigningSecret::parse)]
     #[arg(value_delimiter = ',')]
     secrets: Vec<SigningSecret>,
+    /// Public key of the subscription, for verifying Ed25519 signatures; several are separated by commas
+    #[arg(long = "public-key", value_name = "whpk_…", value_parser = Ed25519PublicKey::parse)]
+    #[arg(value_delimiter = ',')]
+    public_keys: Vec<Ed25519PublicKey>,
     #[command(flatten)]
     behaviour: Behaviour,
 }
@@ -96,14 +100,16 @@ pub(crate) fn run(flags: ListenFlags, json: bool) -> anyhow::Result<ExitCode> {
         let address = listener.local_addr().context("reading the local address")?;
         let receiver = Receiver::new(flags.behaviour, json);
         let url = format!("http://{address}/");
-        let verifies = !flags.secrets.is_empty();
-        let signatures =
-            if verifies { "verifying signatures" } else { "signatures are not verified: no --secret" };
+        let verifies = !flags.secrets.is_empty() || !flags.public_keys.is_empty();
+        let signatures = match verifies {
+            true => "verifying signatures",
+            false => "signatures are not verified: no --secret or --public-key",
+        };
         print_line(&match json {
             true => json!({"listening": url, "verifies": verifies}).to_string(),
             false => format!("listening on {url} ({signatures}); press Ctrl-C to stop"),
         });
-        receiver.trust(flags.secrets);
+        receiver.set_keys(TrustedKeys { secrets: flags.secrets, public_keys: flags.public_keys });
         signals.or(receiver.run(listener)).await;
         Ok(ExitCode::SUCCESS)
     })
@@ -131,7 +137,7 @@ pub(crate) struct Receiver(Arc<Shared>);
 struct Shared {
     behaviour: Behaviour,
     json: bool,
-    secrets: RwLock<Vec<SigningSecret>>,
+    keys: RwLock<TrustedKeys>,
     /// The number of requests received so far, not counting challenges.
     requests: AtomicU64,
     connections: Arc<Semaphore>,
@@ -139,14 +145,18 @@ struct Shared {
 
 impl Receiver {
     pub(crate) fn new(behaviour: Behaviour, json: bool) -> Self {
-        let (secrets, requests) = (RwLock::default(), AtomicU64::new(0));
+        let (keys, requests) = (RwLock::default(), AtomicU64::new(0));
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        Self(Arc::new(Shared { behaviour, json, secrets, requests, connections }))
+        Self(Arc::new(Shared { behaviour, json, keys, requests, connections }))
     }
 
     /// Sets the secrets for verifying signatures. An empty list disables verification.
     pub(crate) fn trust(&self, secrets: Vec<SigningSecret>) {
-        *self.0.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
+        self.set_keys(TrustedKeys { secrets, public_keys: Vec::new() });
+    }
+
+    fn set_keys(&self, keys: TrustedKeys) {
+        *self.0.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
     /// Serves connections until the future is dropped.
@@ -188,8 +198,8 @@ impl Receiver {
         };
         let received = Received { headers: head.headers, body: body.to_bytes() };
         let checked = {
-            let secrets = self.0.secrets.read().unwrap_or_else(PoisonError::into_inner);
-            received.check(&secrets, now())
+            let keys = self.0.keys.read().unwrap_or_else(PoisonError::into_inner);
+            received.check(&keys, now())
         };
         let (status, body) = match received.challenge() {
             Some(echo) if !self.0.behaviour.no_echo && checked.is_trusted() => (200, echo),

@@ -6,7 +6,7 @@ use crate::fixtures::event;
 use crate::fleet::{Fleet, Role, Wiring, settings};
 use crate::private_server::{Flushing, PrivateServer};
 use crate::receiver::{Answer, Received, Receiver};
-use crate::subscribers::{SignedMessage, Subscriber, parse_webhook_id, subscribe};
+use crate::subscribers::{SignedMessage, Subscriber, parse_webhook_id, send_plain_ids, subscribe};
 use posthaste_core::ports::{IngestStore as _, RequestOutcome, Stores as _};
 use posthaste_store::postgres::PostgresStore;
 use std::collections::HashMap;
@@ -77,6 +77,7 @@ struct Soak {
 pub async fn run(events: usize, flushing: Flushing) -> SoakReport {
     let server = PrivateServer::start_with("soak", flushing, 256);
     let store = server.migrated_store().await;
+    send_plain_ids(&Direct::postgres(&server.url("postgres")).await).await;
     let tally = Arc::new(Mutex::new(Tally::default()));
     let counter = Arc::clone(&tally);
     let receiver = Receiver::start_unlogged(move |received| {

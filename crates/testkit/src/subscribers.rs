@@ -1,5 +1,6 @@
 //! Creates verified subscriptions to a local receiver with known secrets, for tests that run the whole program.
 
+use crate::direct::Direct;
 use crate::fixtures::{subscribe_verified, subscription};
 use posthaste_core::SubscriptionId;
 use posthaste_core::ports::Stores;
@@ -56,7 +57,14 @@ impl Subscriber {
     }
 }
 
-/// Returns the ids of the event and the subscription in a `webhook-id`, or `None` if it is malformed.
+/// Makes workers that start later send the ids of event and subscription as the `webhook-id`, as for events that are
+/// older than the key of message ids. Only [`parse_webhook_id`] needs it: real message ids reveal neither.
+pub async fn send_plain_ids(direct: &Direct) {
+    direct.force("UPDATE message_id_key SET plain_up_to = 9223372036854775807").await;
+}
+
+/// Returns the ids of the event and the subscription in a `webhook-id`, or `None` if it is malformed. See
+/// [`send_plain_ids`].
 pub fn parse_webhook_id(webhook_id: &str) -> Option<(i64, i64)> {
     let (event, subscription) = webhook_id.strip_prefix("msg_")?.split_once('_')?;
     Some((event.parse().ok()?, subscription.parse().ok()?))

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::HeaderMap;
 use posthaste_core::Timestamp;
-use posthaste_core::signature::{SigningSecret, verify};
+use posthaste_core::signature::{Ed25519PublicKey, SigningSecret, verify, verify_ed25519};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
@@ -19,12 +19,28 @@ pub(super) struct Received {
     pub(super) body: Bytes,
 }
 
+/// The keys with which requests are verified. A request is genuine if one of them verifies it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TrustedKeys {
+    pub(super) secrets: Vec<SigningSecret>,
+    pub(super) public_keys: Vec<Ed25519PublicKey>,
+}
+
+/// The signature that verified a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verifier {
+    /// HMAC-SHA256 with a secret: an entry `v1`.
+    Secret,
+    /// Ed25519 with a public key: an entry `v1a`.
+    PublicKey,
+}
+
 /// The result of checking a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Checked {
-    /// The signature was not checked, because no secret is configured.
+    /// The signature was not checked, because no key is configured.
     Unchecked,
-    Verified,
+    Verified(Verifier),
     NotVerified(String),
 }
 
@@ -32,7 +48,8 @@ impl fmt::Display for Checked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unchecked => f.write_str("not checked"),
-            Self::Verified => f.write_str("verified"),
+            Self::Verified(Verifier::Secret) => f.write_str("verified"),
+            Self::Verified(Verifier::PublicKey) => f.write_str("verified (ed25519)"),
             Self::NotVerified(why) => write!(f, "NOT VERIFIED: {why}"),
         }
     }
@@ -42,7 +59,7 @@ impl Checked {
     /// Returns whether the request may be accepted.
     pub(super) const fn is_trusted(&self) -> bool {
         match self {
-            Self::Unchecked | Self::Verified => true,
+            Self::Unchecked | Self::Verified(_) => true,
             Self::NotVerified(_) => false,
         }
     }
@@ -63,9 +80,9 @@ impl Received {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Checks whether the signature was created with one of `secrets`.
-    pub(super) fn check(&self, secrets: &[SigningSecret], now: Timestamp) -> Checked {
-        if secrets.is_empty() {
+    /// Checks whether a signature was created with one of `keys`.
+    pub(super) fn check(&self, keys: &TrustedKeys, now: Timestamp) -> Checked {
+        if keys.secrets.is_empty() && keys.public_keys.is_empty() {
             return Checked::Unchecked;
         }
         let missing = |name: &str| Checked::NotVerified(format!("header {name} missing or invalid"));
@@ -73,9 +90,17 @@ impl Received {
         let timestamp_s = self.text("webhook-timestamp").and_then(|text| text.parse().ok());
         let Some(timestamp_s) = timestamp_s else { return missing("webhook-timestamp") };
         let Some(signatures) = self.text("webhook-signature") else { return missing("webhook-signature") };
-        let secrets: Vec<&SigningSecret> = secrets.iter().collect();
-        match verify(&secrets, id, timestamp_s, &self.body, signatures, TOLERANCE, now) {
-            Ok(()) => Checked::Verified,
+        let by_public_key = || {
+            verify_ed25519(&keys.public_keys, id, timestamp_s, &self.body, signatures, TOLERANCE, now)
+                .map(|()| Verifier::PublicKey)
+        };
+        let secrets: Vec<&SigningSecret> = keys.secrets.iter().collect();
+        let by_secret = || {
+            verify(&secrets, id, timestamp_s, &self.body, signatures, TOLERANCE, now)
+                .map(|()| Verifier::Secret)
+        };
+        match by_secret().or_else(|_| by_public_key()) {
+            Ok(verifier) => Checked::Verified(verifier),
             Err(error) => Checked::NotVerified(error.to_string()),
         }
     }
@@ -114,7 +139,12 @@ impl Received {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use posthaste_core::signature::sign_standard;
+    use posthaste_core::signature::{Ed25519Key, Keys, Message, Signatures, sign, sign_standard};
+
+    fn secrets(secrets: &[&SigningSecret]) -> TrustedKeys {
+        let secrets = secrets.iter().map(|&secret| secret.clone()).collect();
+        TrustedKeys { secrets, public_keys: Vec::new() }
+    }
 
     fn received(headers: &[(&'static str, &str)], body: &'static str) -> Received {
         let headers = headers
@@ -134,23 +164,50 @@ mod tests {
             ("webhook-signature", signature.as_str()),
         ];
         let good = received(&headers, "{}");
-        assert_eq!(good.check(&[], now), Checked::Unchecked);
-        assert_eq!(good.check(&[other.clone(), ours.clone()], now), Checked::Verified);
-        let line = good.line(&Checked::Verified, 200);
+        assert_eq!(good.check(&TrustedKeys::default(), now), Checked::Unchecked);
+        let verified = Checked::Verified(Verifier::Secret);
+        assert_eq!(good.check(&secrets(&[&other, &ours]), now), verified);
+        let line = good.line(&verified, 200);
         assert_eq!(line, "msg_1_2  -  attempt -  verified  2 bytes  -> 200");
         let object = json!({
             "webhook_id": "msg_1_2", "event_type": null, "attempt": null, "signature": "verified", "bytes": 2,
             "status": 200
         });
-        assert_eq!(good.json(&Checked::Verified, 200), object);
+        assert_eq!(good.json(&verified, 200), object);
         for (bad, secret) in [
             (received(&headers, "{}"), &other),
             (received(&headers, "{ }"), &ours),
             (received(&headers[..2], "{}"), &ours),
             (received(&headers[1..], "{}"), &ours),
         ] {
-            assert!(!bad.check(std::slice::from_ref(secret), now).is_trusted(), "{bad:?}");
+            assert!(!bad.check(&secrets(&[secret]), now).is_trusted(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn public_key_verifies_the_signature_of_its_private_key() {
+        let [ours, other] = [7, 8].map(|byte| Ed25519Key::from_seed([byte; 32]));
+        let public = |key: &Ed25519Key| Ed25519PublicKey::parse(&key.public_key()).expect("a key");
+        let secret = SigningSecret::from_random([7; 32]);
+        let signatures = Signatures::parse(r#"["standard","standard_ed25519"]"#).expect("signatures");
+        let keys = Keys { secrets: std::slice::from_ref(&secret), ed25519: std::slice::from_ref(&ours) };
+        let message = Message { id: "msg_1", timestamp_s: 1_000, event_type: "a", body: b"{}" };
+        let signed = sign(&signatures, &keys, &message);
+        let [(_, signature)] = &signed[..] else { panic!("{signed:?}") };
+        let headers = [
+            ("webhook-id", "msg_1"),
+            ("webhook-timestamp", "1000"),
+            ("webhook-signature", signature.as_str()),
+        ];
+        let now = Timestamp::from_micros(1_000_000_000);
+        let trusted = |key: &Ed25519Key| TrustedKeys { public_keys: vec![public(key)], ..secrets(&[]) };
+        let by_key = Checked::Verified(Verifier::PublicKey);
+        assert_eq!(received(&headers, "{}").check(&trusted(&ours), now), by_key);
+        assert_eq!(by_key.to_string(), "verified (ed25519)");
+        assert!(!received(&headers, "{}").check(&trusted(&other), now).is_trusted());
+        assert!(!received(&headers, "{ }").check(&trusted(&ours), now).is_trusted());
+        let both = TrustedKeys { public_keys: vec![public(&other)], ..secrets(&[&secret]) };
+        assert_eq!(received(&headers, "{}").check(&both, now), Checked::Verified(Verifier::Secret));
     }
 
     #[test]

@@ -193,13 +193,13 @@ fn quickstart_leads_to_a_verified_delivery_and_a_retry() {
     let connect = block(&guide.blocks, "connect", &connect);
 
     guide.run(&format!("{connect}\n{}", block(&guide.blocks, "first", &[])));
-    dev.running.line(&["msg_1_1", "demo.hello", "verified", "200"]);
+    dev.running.line(&["msg_", "demo.hello", "verified", "200"]);
     guide.wait_for_delivery("1", is_completed);
 
     let secret = secret_in(&guide.run(&block(&guide.blocks, "subscribe", &[(PORT_EXAMPLE, &port)])));
     let receiver = guide.receiver("listen", &[], &secret);
     guide.run_block("verify");
-    receiver.line(&["msg_2_2", "order.paid", "verified", "200"]);
+    receiver.line(&["msg_", "order.paid", "verified", "200"]);
     guide.run_block("again");
     assert_eq!(dev.json(&["event", "list"])["items"].as_array().map(Vec::len), Some(2));
     guide.wait_for_delivery("2", is_completed);

@@ -98,11 +98,11 @@ fn dev_and_the_commands_that_it_prints_work() {
     let printed = typed(&dev.commands.join("\n"), folder.path(), &[]);
     printed.lines_until(&["event 1 is accepted"]);
     printed.lines_until(&[ENDED]);
-    dev.running.line(&["msg_1_1", "demo.hello", " verified ", "-> 200"]);
+    dev.running.line(&["msg_", "demo.hello", " verified ", "-> 200"]);
     let readme = typed(&block("dev", &[("whsec_…", SECRET)]), folder.path(), &server);
     readme.line(&["event 2 is accepted"]);
     readme.line(&["complete -F"]);
-    dev.running.line(&["msg_2_1", "demo.hello", " verified ", "-> 200"]);
+    dev.running.line(&["msg_", "demo.hello", " verified ", "-> 200"]);
     for event in ["1", "2"] {
         let list = dev.json_until(&["delivery", "list", "--event", event], is_completed);
         let shown = dev.run(&["delivery", "show", &list["items"][0]["saga_id"].to_string()]).expect(0).stdout;
@@ -142,7 +142,7 @@ fn the_api_commands_work() {
     assert_eq!(answer()["verified"], true);
     assert_eq!(answer()["duplicate"], false);
     assert!(answer()["items"].is_array());
-    listener.line(&["msg_1_1", "order.paid", "-> 200"]);
+    listener.line(&["msg_", "order.paid", "-> 200"]);
     let server = [("POSTHASTE_URL", format!("http://{address}")), ("POSTHASTE_KEY", ROOT_KEY.to_owned())];
     let server = server.each_ref().map(|(name, value)| (*name, value.as_str()));
     loop {

@@ -14,7 +14,7 @@ use crate::postgres::url_with;
 use crate::private_server::{Flushing, PrivateServer};
 use crate::proxy::{Mode, Proxy};
 use crate::receiver::Receiver;
-use crate::subscribers::{Subscriber, subscribe};
+use crate::subscribers::{Subscriber, send_plain_ids, subscribe};
 use behaviour::{Behaviour, Journal};
 use evidence::Evidence;
 use injector::{Injector, Made, disturbances};
@@ -77,6 +77,7 @@ pub struct ChaosReport {
 pub async fn run(options: ChaosOptions) -> ChaosReport {
     let server = PrivateServer::start_with("chaos", Flushing::On, 64);
     let store = server.migrated_store().await;
+    send_plain_ids(&Direct::postgres(&server.url("postgres")).await).await;
     let mut fleet = Fleet::start(&server, Wiring::Tripwires, &ROLES, &settings(&SETTINGS)).await;
     let began = Instant::now();
     let journal = Arc::new(Journal::new(options.seed, began));

@@ -7,7 +7,7 @@ use crate::faults::poster::Poster;
 use crate::fleet::{Fleet, Role, Wiring, settings};
 use crate::private_server::PrivateServer;
 use crate::receiver::{Answer, Receiver};
-use crate::subscribers::{parse_webhook_id, subscribe};
+use crate::subscribers::{parse_webhook_id, send_plain_ids, subscribe};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::task::block_in_place;
@@ -53,6 +53,7 @@ pub struct OutageReport {
 pub async fn run(away: Duration) -> OutageReport {
     let server = PrivateServer::start("outage");
     let store = server.migrated_store().await;
+    send_plain_ids(&Direct::postgres(&server.url("postgres")).await).await;
     let receiver = Receiver::start(|_| Answer::Status(200).after(ANSWERS_AFTER)).await;
     subscribe(&store, KIND, &receiver.url("/"), None).await;
     let fleet = Fleet::start(&server, Wiring::Direct, &ROLES, &settings(&SETTINGS)).await;

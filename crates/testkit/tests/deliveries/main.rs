@@ -2,17 +2,21 @@
 //! sockets and a simulated clock, on both engines.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod certificates;
 mod changes;
 mod faults;
 mod isolation;
 mod latency;
 mod logs;
 mod lost_workers;
+mod message_ids;
 mod misbehaving_receivers;
 mod once;
+mod requests;
 mod retries;
 mod retry_after;
 mod rotation;
+mod tokens;
 
 posthaste_testkit::on_both_engines! {
     |h| h;
@@ -50,5 +54,16 @@ posthaste_testkit::on_both_engines! {
     isolation::one_hanging_receiver_does_not_delay_nineteen_others,
     isolation::five_hanging_receivers_do_not_delay_fifteen_others,
     latency::latency_includes_a_router_outage,
+    message_ids::an_id_is_stable_over_retries_and_a_requeue,
+    message_ids::every_delivery_has_its_own_id,
+    message_ids::events_before_the_key_keep_their_ids,
+    message_ids::a_reissued_event_id_has_another_message_id,
+    requests::each_envelope_has_its_body_and_headers,
+    requests::custom_headers_are_sent_and_secret_ones_are_sealed,
+    requests::requests_are_authenticated_by_a_header,
+    requests::all_signature_formats_are_sent,
+    tokens::one_token_serves_many_deliveries,
+    tokens::a_failing_token_endpoint_fails_only_its_deliveries,
+    certificates::a_client_certificate_is_presented,
     misbehaving_receivers::misbehaving_receivers_do_not_affect_a_healthy_one,
 }

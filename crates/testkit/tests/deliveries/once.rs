@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 pub(crate) async fn a_duplicate_event_is_delivered_once<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
     let receiver = Receiver::start(|_| Answer::Status(200)).await;
-    let subscription = rig.subscribe("order.paid", &receiver.url("/hook?a=b")).await;
+    rig.subscribe("order.paid", &receiver.url("/hook?a=b")).await;
     let Ingested::New(event) = rig.submit(named_event("order.paid", "order-1")).await else { panic!("new") };
     assert_eq!(rig.submit(named_event("order.paid", "order-1")).await, Ingested::Duplicate(event));
     rig.until_quiet().await;
@@ -19,7 +19,7 @@ pub(crate) async fn a_duplicate_event_is_delivered_once<S: Stores>(h: Harness<S>
     rig.until_quiet().await;
     let received = receiver.received();
     let [request] = received.as_slice() else { panic!("{received:?}") };
-    assert_eq!(request.webhook_id(), format!("msg_{event}_{subscription}"));
+    assert_eq!(request.webhook_id().len(), 26, "{request:?}");
     assert_eq!((request.path.as_str(), &request.body[..]), ("/hook?a=b", &br#"{"amount": 12.50}"#[..]));
     assert_eq!(
         (request.header("posthaste-event-type"), request.header("posthaste-attempt")),

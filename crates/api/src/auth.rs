@@ -119,6 +119,15 @@ impl Scope {
     }
 }
 
+/// Whether keys that are bound to a tenant may call an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BoundKeys {
+    /// The operation concerns the installation as a whole.
+    Refused,
+    /// The handler applies the [`Scope`] of the key to everything that it reads and changes.
+    Scoped,
+}
+
 /// The way in which a key was presented. Used as a metric label and a log field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presented {
@@ -145,16 +154,17 @@ impl Presented {
     }
 }
 
-/// Calls the next handler if the key of the request has the required role. Adds the [`Actor`] to the request as an
-/// extension.
+/// Calls the next handler if the key of the request has the required role, and is not bound to a tenant unless `bound`
+/// allows it. Adds the [`Actor`] and the [`Scope`] to the request as extensions.
 pub(crate) async fn admit<S: Stores>(
     api: Arc<ApiState<S>>,
     needs: KeyRole,
+    bound: BoundKeys,
     mut request: Request,
     next: Next,
 ) -> Response {
     let address = peer(request.extensions());
-    match authorize(&api, needs, client(&request), request.headers()).await {
+    match authorize(&api, needs, bound, client(&request), request.headers()).await {
         Ok(holder) => {
             let caller = Caller(holder.key_id());
             request.extensions_mut().insert(holder.actor(address));
@@ -178,6 +188,7 @@ pub(crate) fn client(request: &Request) -> PeerAddress {
 async fn authorize<S: Stores>(
     api: &Arc<ApiState<S>>,
     needs: KeyRole,
+    bound: BoundKeys,
     client: PeerAddress,
     headers: &HeaderMap,
 ) -> Result<Holder, Problem> {
@@ -188,6 +199,10 @@ async fn authorize<S: Stores>(
     if !may(holder.role(), needs) {
         let (role, needs) = (holder.role().as_str(), needs.as_str());
         let detail = format!("this call requires a key of role {needs} or root, not {role}");
+        return Err(Problem::of(ProblemKind::Forbidden, detail));
+    }
+    if bound == BoundKeys::Refused && holder.scope().tenant().is_some() {
+        let detail = "this call concerns all tenants: use a key that is not bound to a tenant";
         return Err(Problem::of(ProblemKind::Forbidden, detail));
     }
     Ok(holder)

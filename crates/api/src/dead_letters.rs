@@ -1,5 +1,6 @@
 //! Lists, returns and requeues dead letters, individually or in bulk.
 
+use crate::auth::Scope;
 use crate::body::receive_json;
 use crate::events::{PAYLOAD_PAGE_BYTES, raw};
 use crate::fields::Fields;
@@ -17,6 +18,7 @@ use posthaste_core::ports::{
     DeadLetter, DeadLetterFilter, DeadLetterHead, DeadLetterStore as _, EXAMINED_MAX, PageRequest,
     ReaderStore as _, Requeue, Stage, Stores,
 };
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{DeadLetterId, SagaId, SubscriptionId, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -37,7 +39,7 @@ pub(crate) const REQUEUE_PAGES_NAMED: usize = IDS_SHOWN_MAX / REQUEUE_PAGE as us
 /// A delivery that gets no further attempts.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
-    "id": 4, "saga_id": 9, "event_id": 7, "subscription_id": 3, "final_error_code": "HTTP_503",
+    "id": 4, "saga_id": 9, "event_id": 7, "subscription_id": 3, "tenant": null, "final_error_code": "HTTP_503",
     "failed_at": "2026-01-31T13:00:00.000000Z", "requeued_as": null, "payload_snapshot": {"order": 7}
 }))]
 pub(crate) struct DeadLetterView {
@@ -49,6 +51,8 @@ pub(crate) struct DeadLetterView {
     pub(crate) event_id: i64,
     /// The id of the subscription.
     pub(crate) subscription_id: i64,
+    /// The tenant of the event; null if it has none.
+    pub(crate) tenant: Option<String>,
     /// The error code of the last attempt.
     pub(crate) final_error_code: Option<String>,
     /// The time at which the delivery was dead-lettered.
@@ -72,6 +76,7 @@ impl DeadLetterView {
             saga_id: head.saga_id.get(),
             event_id: head.event_id.get(),
             subscription_id: head.subscription_id.get(),
+            tenant: head.tenant.map(Tenant::into_string),
             final_error_code: head.final_error_code.map(|code| code.to_string()),
             failed_at: Utc(head.failed_at),
             requeued_as: head.requeued_as.map(SagaId::get),
@@ -82,6 +87,8 @@ impl DeadLetterView {
 
 parameters! {
     struct Parameters(LIST) -> DeadLetterFilter {
+        /// Returns only dead letters of events of this tenant.
+        tenant: Tenant,
         /// Returns only dead letters of this subscription.
         subscription_id: SubscriptionId,
         /// Returns only dead letters of events of this type.
@@ -97,6 +104,9 @@ body! {
     /// A filter for dead letters. All conditions must be met. An empty filter selects all dead letters.
     #[schema(example = json!({"event_type": "order.paid", "since": "2026-01-31T12:00:00Z", "dry_run": true}))]
     struct RequeueFilter {
+        /// Selects only dead letters of events of this tenant.
+        #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
+        tenant: Option<Tenant>,
         /// Selects only dead letters of this subscription.
         #[schema(value_type = Option<i64>, minimum = 1)]
         subscription_id: Option<SubscriptionId>,
@@ -130,10 +140,18 @@ body! {
     ),
     responses((status = 200, description = "A page of dead letters", body = Listed<DeadLetterView>)),
 )]
-pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
+pub(crate) async fn list<S: Stores>(
+    State(api): Api<S>,
+    Extension(scope): Extension<Scope>,
+    uri: Uri,
+) -> ApiResult {
     let mut query = Query::of(&uri)?;
     let has_payloads = query.flag("payload");
-    let (filter, page) = Parameters::read(query)?;
+    let (mut filter, page) = Parameters::read(query)?;
+    let Some(tenant) = scope.restrict(filter.tenant.take()) else {
+        return ok(&Listed::<DeadLetterView>::empty());
+    };
+    filter.tenant = tenant;
     if !has_payloads {
         let found = api.reader.dead_letter_heads(filter, page).await?;
         return ok(&Listed::of(LIST, found, DeadLetterView::of_head));
@@ -143,7 +161,8 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     Ok(reserved.hold(ok(&Listed::of(LIST, found, DeadLetterView::of))?))
 }
 
-/// Returns the page selected by the query parameters of `uri`, without payloads. Used by the dashboard.
+/// Returns the page selected by the query parameters of `uri`, without payloads. Used by the dashboard, whose users are
+/// not bound to a tenant.
 pub(crate) async fn find_heads<S: Stores, T>(
     api: &ApiState<S>,
     uri: &Uri,
@@ -166,13 +185,22 @@ pub(crate) async fn find_heads<S: Stores, T>(
     params(("id" = i64, Path, description = "The id of the dead letter.")),
     responses((status = 200, description = "The dead letter", body = DeadLetterView)),
 )]
-pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
-    ok(&find_one(&api, &text).await?)
+pub(crate) async fn show<S: Stores>(
+    State(api): Api<S>,
+    Extension(scope): Extension<Scope>,
+    Path(text): Path<String>,
+) -> ApiResult {
+    ok(&find_one(&api, &scope, &text).await?)
 }
 
-/// Returns a dead letter with its payload.
-pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result<DeadLetterView, Problem> {
+/// Returns a dead letter with its payload, if it is within the scope of the caller.
+pub(crate) async fn find_one<S: Stores>(
+    api: &ApiState<S>,
+    scope: &Scope,
+    text: &str,
+) -> Result<DeadLetterView, Problem> {
     let letter = api.reader.dead_letter(id("id", text, DeadLetterId::new)?).await?;
+    let letter = letter.filter(|letter| scope.allows(letter.head.tenant.as_ref()));
     Ok(DeadLetterView::of(letter.ok_or_else(|| Problem::not_found("dead letter"))?))
 }
 
@@ -210,9 +238,10 @@ pub(crate) struct Requeued {
 pub(crate) async fn requeue_one<S: Stores>(
     State(api): Api<S>,
     Extension(by): Extension<Actor>,
+    Extension(scope): Extension<Scope>,
     Path(text): Path<String>,
 ) -> ApiResult {
-    let (status, saga) = requeue(&api, by, &text).await?;
+    let (status, saga) = requeue(&api, by, &scope, &text).await?;
     json(status, &Requeued { id: saga.get(), saga_id: saga.get() })
 }
 
@@ -220,9 +249,14 @@ pub(crate) async fn requeue_one<S: Stores>(
 pub(crate) async fn requeue<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
+    scope: &Scope,
     text: &str,
 ) -> Result<(StatusCode, SagaId), Problem> {
     let id = id("id", text, DeadLetterId::new)?;
+    if scope.tenant().is_some() {
+        // The tenant of an event never changes, so the check holds until the requeue.
+        find_one(api, scope, text).await?;
+    }
     let requeued = api.dead_letters.requeue_dead_letters(vec![id], by, api.clock.now()).await?;
     match requeued.first() {
         Some(Requeue::Created(saga)) => {
@@ -276,28 +310,31 @@ pub(crate) struct RequeuedMany {
 pub(crate) async fn requeue_many<S: Stores>(
     State(api): Api<S>,
     Extension(by): Extension<Actor>,
+    Extension(scope): Extension<Scope>,
     request: Request,
 ) -> ApiResult {
     let upload = receive_json(&api.uploads, request).await?;
     let fields = Fields::parse_optional(upload.text()?)?;
-    ok(&requeue_found(&api, by, fields, REQUEUE_PAGES_MAX, EXAMINED_MAX).await?)
+    ok(&requeue_found(&api, by, &scope, fields, REQUEUE_PAGES_MAX, EXAMINED_MAX).await?)
 }
 
-/// Requeues up to `pages_max` pages of the selected dead letters. Sets `next_cursor` if more remain.
+/// Requeues up to `pages_max` pages of the selected dead letters within the scope of the caller. Sets `next_cursor` if more remain.
 pub(crate) async fn requeue_found<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
+    scope: &Scope,
     mut fields: Fields<'_>,
     pages_max: usize,
     examined_max: u32,
 ) -> Result<RequeuedMany, Problem> {
-    let RequeueFilter { subscription_id, event_type, since, until, dry_run, cursor } =
+    let RequeueFilter { tenant, subscription_id, event_type, since, until, dry_run, cursor } =
         RequeueFilter::read(&mut fields)?;
-    let filter = DeadLetterFilter { subscription_id, event_type, since, until, tenant: None };
     let dry_run = dry_run.unwrap_or(false);
     let after = cursor.map(|cursor| read_cursor(REQUEUE, &cursor)).transpose();
     let mut after = after.map_err(|problem| fields.wrong("cursor", problem.detail))?;
     let mut answer = RequeuedMany { dry_run, ..RequeuedMany::default() };
+    let Some(tenant) = scope.restrict(tenant) else { return Ok(answer) };
+    let filter = DeadLetterFilter { tenant, subscription_id, event_type, since, until };
     for _ in 0..pages_max {
         let page = PageRequest::first(REQUEUE_PAGE).behind(after).looking_at(examined_max);
         let found = api.dead_letters.find_dead_letters(filter.clone(), page).await?;

@@ -1,16 +1,19 @@
 //! Lists and returns deliveries. Read-only.
 
+use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::query::{Listed, Query, id, ok};
 use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
 use crate::values::parameters;
+use axum::Extension;
 use axum::extract::{Path, State};
 use http::Uri;
 use posthaste_core::event::EventType;
 use posthaste_core::outcome::ErrorCode;
 use posthaste_core::ports::{Attempt, Delivery, DeliveryFilter, EXAMINED_MAX, ReaderStore as _, Stores};
 use posthaste_core::saga::SagaStatus;
+use posthaste_core::tenant::Tenant;
 use posthaste_core::{EventId, SagaId, SubscriptionId, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -20,8 +23,8 @@ pub(crate) const LIST: &str = "deliveries";
 /// The delivery of one event to one subscription.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
-    "id": 9, "saga_id": 9, "event_id": 7, "subscription_id": 3, "event_type": "order.paid", "status": "PendingRetry",
-    "attempt_count": 1, "next_attempt_at": "2026-01-31T12:00:30.000000Z", "final_error_code": "HTTP_503",
+    "id": 9, "saga_id": 9, "event_id": 7, "subscription_id": 3, "tenant": null, "event_type": "order.paid",
+    "status": "PendingRetry", "attempt_count": 1, "next_attempt_at": "2026-01-31T12:00:30.000000Z", "final_error_code": "HTTP_503",
     "requeued_from": null, "created_at": "2026-01-31T12:00:00.004000Z", "updated_at": "2026-01-31T12:00:00.020000Z",
     "attempts": [{
         "job_id": 11, "status": "Failed", "attempt_at": "2026-01-31T12:00:00.010000Z", "response_status": 503,
@@ -37,6 +40,8 @@ pub(crate) struct DeliveryView {
     pub(crate) event_id: i64,
     /// The id of the subscription.
     pub(crate) subscription_id: i64,
+    /// The tenant of the event; null if it has none.
+    pub(crate) tenant: Option<String>,
     /// The type of the event.
     pub(crate) event_type: String,
     /// The status of the delivery. `Completed` and `DeadLettered` are final.
@@ -89,6 +94,7 @@ impl DeliveryView {
             saga_id: saga.id.get(),
             event_id: saga.event_id.get(),
             subscription_id: saga.subscription_id.get(),
+            tenant: delivery.tenant.as_ref().map(|tenant| tenant.as_str().to_owned()),
             event_type: delivery.event_type.as_str().to_owned(),
             status: state.status.as_str(),
             attempt_count: state.attempt_count,
@@ -123,6 +129,8 @@ impl AttemptView {
 
 parameters! {
     struct Parameters(LIST) -> DeliveryFilter {
+        /// Returns only deliveries of events of this tenant.
+        tenant: Tenant,
         /// Returns only deliveries with this status.
         status: SagaStatus,
         /// Returns only deliveries to this subscription.
@@ -151,17 +159,24 @@ parameters! {
     params(Parameters),
     responses((status = 200, description = "A page of deliveries", body = Listed<DeliveryView>)),
 )]
-pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
-    ok(&find(&api, &uri, EXAMINED_MAX).await?)
+pub(crate) async fn list<S: Stores>(
+    State(api): Api<S>,
+    Extension(scope): Extension<Scope>,
+    uri: Uri,
+) -> ApiResult {
+    ok(&find(&api, &scope, &uri, EXAMINED_MAX).await?)
 }
 
-/// Returns the page selected by the query parameters of `uri`.
+/// Returns the page selected by the query parameters of `uri`, within the scope of the caller.
 pub(crate) async fn find<S: Stores>(
     api: &ApiState<S>,
+    scope: &Scope,
     uri: &Uri,
     examined_max: u32,
 ) -> Result<Listed<DeliveryView>, Problem> {
-    let (filter, page) = Parameters::read(Query::of(uri)?)?;
+    let (mut filter, page) = Parameters::read(Query::of(uri)?)?;
+    let Some(tenant) = scope.restrict(filter.tenant.take()) else { return Ok(Listed::empty()) };
+    filter.tenant = tenant;
     let deliveries = api.reader.deliveries(filter, page.looking_at(examined_max)).await?;
     Ok(Listed::of(LIST, deliveries, |delivery| DeliveryView::of(&delivery)))
 }
@@ -177,15 +192,25 @@ pub(crate) async fn find<S: Stores>(
     params(("id" = i64, Path, description = "The id of the delivery.")),
     responses((status = 200, description = "The delivery", body = DeliveryView)),
 )]
-pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
-    ok(&find_one(&api, &text).await?)
+pub(crate) async fn show<S: Stores>(
+    State(api): Api<S>,
+    Extension(scope): Extension<Scope>,
+    Path(text): Path<String>,
+) -> ApiResult {
+    ok(&find_one(&api, &scope, &text).await?)
 }
 
-/// Returns a delivery with its attempts.
-pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result<DeliveryView, Problem> {
+/// Returns a delivery with its attempts, if it is within the scope of the caller.
+pub(crate) async fn find_one<S: Stores>(
+    api: &ApiState<S>,
+    scope: &Scope,
+    text: &str,
+) -> Result<DeliveryView, Problem> {
     let saga_id = id("id", text, SagaId::new)?;
-    let Some((delivery, attempts)) = api.reader.delivery(saga_id).await? else {
-        return Err(Problem::not_found("delivery"));
-    };
-    Ok(DeliveryView::with_attempts(&delivery, attempts))
+    match api.reader.delivery(saga_id).await? {
+        Some((delivery, attempts)) if scope.allows(delivery.tenant.as_ref()) => {
+            Ok(DeliveryView::with_attempts(&delivery, attempts))
+        }
+        Some(_) | None => Err(Problem::not_found("delivery")),
+    }
 }

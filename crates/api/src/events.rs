@@ -3,29 +3,33 @@
 
 mod cloud;
 mod parse;
+mod view;
 
 pub(crate) use cloud::CloudEvent;
+pub(crate) use view::{EventView, raw};
 
+use crate::auth::Scope;
 use crate::body::{media_type, receive};
-use crate::deliveries::DeliveryView;
 use crate::problem::{Problem, ProblemKind, RequestError};
-use crate::query::{Listed, Query, id, json, ok, write_cursor};
+use crate::query::{Listed, Query, id, json, ok};
 use crate::state::{Api, ApiResult, ApiState};
-use crate::time::Utc;
-use crate::values::{body, parameters};
+use crate::values::{PublishedType, body, parameters};
+use axum::Extension;
 use axum::extract::{Path, Request, State};
 use http::{HeaderMap, StatusCode, Uri};
-use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
-use posthaste_core::json::JsonText;
+use parse::IngestPolicy;
+use posthaste_core::attributes::Attributes;
+use posthaste_core::event::{CorrelationId, EventType, ExternalEventId};
 use posthaste_core::ports::{
     Conflict, DeliveryFilter, EventFilter, EventHead, Ingested, PAGE_BYTES_MAX, PageRequest,
-    ReaderStore as _, RequestOutcome, StoredEvent, Stores,
+    ReaderStore as _, RequestOutcome, Stores,
 };
 use posthaste_core::tenant::Tenant;
 use posthaste_core::{EventId, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
+use view::Shown;
 
 pub(crate) const LIST: &str = "events";
 /// The memory reserved for a page with payloads, in bytes: the rows read from the store and the serialized response.
@@ -37,14 +41,25 @@ body! {
     /// A new event.
     #[schema(
         as = NewEvent,
-        example = json!({"event_type": "order.paid", "payload": {"order": 7}, "external_event_id": "shop-7"})
+        example = json!({
+            "event_type": "order.paid", "payload": {"order": 7}, "external_event_id": "shop-7", "tenant": "acme",
+            "attributes": {"region": "eu"}
+        })
     )]
     struct NewEventBody<'a> {
         /// The event type, by which subscriptions are matched.
         #[schema(value_type = String, max_length = 200, pattern = "^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
-        event_type: EventType,
-        /// The caller's id of the event. An event with the id, type and payload of a stored event is a duplicate and is
-        /// not stored again. The same id with a different type or payload is rejected.
+        event_type: PublishedType,
+        /// The tenant to which the event belongs: only subscriptions of the same tenant get it. Overrides the header
+        /// `posthaste-tenant`. A key that is bound to a tenant implies it.
+        #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
+        tenant: Option<Tenant>,
+        /// Named values that the filters of subscriptions compare: at most 20, with names of `a-z` and `0-9` and values
+        /// that are text, numbers or booleans.
+        #[schema(value_type = Option<Object>)]
+        attributes: Option<Attributes>,
+        /// The caller's id of the event. An event with the id and the content of a stored event is a duplicate and is not
+        /// stored again. The same id with a different tenant, type, attributes or payload is rejected.
         #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
         external_event_id: Option<ExternalEventId>,
         /// An id for log messages, to trace the event through the system. Overrides the header `x-correlation-id`.
@@ -83,16 +98,23 @@ pub(crate) struct Accepted {
     summary = "Publish events",
     description = "Accepts one event, an array of events, or CloudEvents 1.0 in structured or binary mode. An array is \
                    stored completely or not at all. The response is sent after the commit. An `external_event_id` \
-                   identifies one content: with the same type and payload it is a duplicate; with another type or \
-                   payload the whole request is refused with 422, and the detail contains the id of the first event. \
-                   In the binary mode of CloudEvents the header `ce-specversion` is set, `ce-type`, `ce-source` and \
-                   `ce-id` are required, and the body is the data.",
+                   identifies one content: with the same tenant, type, attributes and payload it is a duplicate; with \
+                   another one the whole request is refused with 422, and the detail contains the id of the first \
+                   event unless the key is bound to a tenant. In the binary mode of CloudEvents the header \
+                   `ce-specversion` is set, `ce-type`, `ce-source` and `ce-id` are required, and the body is the \
+                   data. `source`, `subject`, `time`, `dataschema` and extensions of CloudEvents become attributes of \
+                   the event. `traceparent` and `tracestate` are stored with the event. Types that start with \
+                   `posthaste.` are reserved.",
     security(("api_key" = ["ingest"])),
     params(
         ("ce-specversion" = Option<String>, Header, description = "The version of CloudEvents, `1.0`, in binary mode."),
         ("ce-type" = Option<String>, Header, description = "The event type in binary mode, such as `order.paid`."),
         ("ce-source" = Option<String>, Header, description = "The source in binary mode, such as `/shop`."),
         ("ce-id" = Option<String>, Header, description = "The id in binary mode, unique within its source."),
+        (
+            "posthaste-tenant" = Option<String>, Header,
+            description = "The tenant of all events of the request; characters that are not ASCII are percent-encoded.",
+        ),
     ),
     request_body(
         content(
@@ -106,9 +128,14 @@ pub(crate) struct Accepted {
         (status = 200, description = "All events are duplicates", body = AcceptedOrMany),
     ),
 )]
-pub(crate) async fn create<S: Stores>(State(api): Api<S>, request: Request) -> ApiResult {
+pub(crate) async fn create<S: Stores>(
+    State(api): Api<S>,
+    Extension(scope): Extension<Scope>,
+    request: Request,
+) -> ApiResult {
     let (head, upload) = receive(&api.uploads, request, api.limits.ingest_body_bytes_max()).await?;
-    let (events, is_list) = parse::read_events(&head.headers, upload.text()?, api.limits)?;
+    let policy = IngestPolicy { limits: api.limits, rules: &api.attribute_rules, bound: scope.tenant() };
+    let (events, is_list) = parse::read_events(&head.headers, upload.text()?, policy)?;
     // The upload counts against the memory limit until the events are stored.
     let outcome = api.ingest.call(events).await;
     drop(upload);
@@ -123,7 +150,9 @@ pub(crate) async fn create<S: Stores>(State(api): Api<S>, request: Request) -> A
             let detail = "the database does not accept a value of this request: check its fields";
             return Err(Problem { cause: Some(reason.into()), ..Problem::invalid_body(detail) });
         }
-        RequestOutcome::Conflict(conflict) => return Err(conflicting(conflict, is_list, &head.headers)),
+        RequestOutcome::Conflict(conflict) => {
+            return Err(conflicting(conflict, is_list, &scope, &head.headers));
+        }
     };
     let any_new = stored.iter().any(|ingested| matches!(ingested, Ingested::New(_)));
     let status = if any_new { StatusCode::ACCEPTED } else { StatusCode::OK };
@@ -139,16 +168,22 @@ pub(crate) async fn create<S: Stores>(State(api): Api<S>, request: Request) -> A
 }
 
 /// Returns the problem for an external id that belongs to an event with different content. No event of the request was
-/// stored.
-fn conflicting(Conflict { place, first }: Conflict, is_list: bool, headers: &HeaderMap) -> Problem {
+/// stored. The event may belong to another tenant, so a key that is bound to a tenant does not get its id.
+fn conflicting(
+    Conflict { place, first }: Conflict,
+    is_list: bool,
+    scope: &Scope,
+    headers: &HeaderMap,
+) -> Problem {
     let field = if is_list { format!("[{place}].external_event_id") } else { "external_event_id".to_owned() };
     let owner = match first {
+        Some(_) if scope.tenant().is_some() => "an earlier event".to_owned(),
         Some(id) => format!("event {id}"),
         None => "an earlier event of this array".to_owned(),
     };
     let detail = format!(
-        "{field} belongs to {owner}, which has another event_type or payload: send the same content again, or use a \
-         new external_event_id"
+        "{field} belongs to {owner}, which has another tenant, event_type, attributes or payload: send the same content \
+         again, or use a new external_event_id"
     );
     let index = place.to_string();
     let error = match media_type(headers).as_str() {
@@ -180,63 +215,6 @@ pub(crate) enum AcceptedOrMany {
     Many(Vec<Accepted>),
 }
 
-/// An event.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({
-    "id": 7, "external_event_id": "shop-7", "event_type": "order.paid", "correlation_id": null, "traceparent": null,
-    "created_at": "2026-01-31T12:00:00.000000Z"
-}))]
-pub(crate) struct EventView {
-    /// The id of the event.
-    pub(crate) id: i64,
-    /// The caller's id of the event.
-    pub(crate) external_event_id: Option<String>,
-    /// The event type.
-    pub(crate) event_type: String,
-    /// The id for log messages.
-    pub(crate) correlation_id: Option<String>,
-    /// The W3C trace context of the request that published the event.
-    pub(crate) traceparent: Option<String>,
-    /// The time at which the event was accepted.
-    pub(crate) created_at: Utc,
-    /// The payload. Included in lists only with `payload=true`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<serde_json::Value>)]
-    pub(crate) payload: Option<Box<RawValue>>,
-}
-
-impl EventView {
-    fn of(event: StoredEvent) -> Self {
-        Self {
-            id: event.id.get(),
-            external_event_id: event.external_event_id.map(ExternalEventId::into_string),
-            event_type: event.event_type.into_string(),
-            correlation_id: event.correlation_id.map(CorrelationId::into_string),
-            traceparent: event.traceparent.map(TraceParent::into_string),
-            created_at: Utc(event.created_at),
-            payload: Some(raw(event.payload)),
-        }
-    }
-
-    fn of_head(head: EventHead) -> Self {
-        Self {
-            id: head.id.get(),
-            external_event_id: head.external_event_id.map(ExternalEventId::into_string),
-            event_type: head.event_type.into_string(),
-            correlation_id: head.correlation_id.map(CorrelationId::into_string),
-            traceparent: head.traceparent.map(TraceParent::into_string),
-            created_at: Utc(head.created_at),
-            payload: None,
-        }
-    }
-}
-
-/// Returns stored JSON as a part of a response, or null if the row is not valid JSON, for example because another
-/// program wrote it.
-pub(crate) fn raw(text: JsonText) -> Box<RawValue> {
-    RawValue::from_string(text.into_string()).unwrap_or_else(|_| RawValue::NULL.to_owned())
-}
-
 parameters! {
     struct Parameters(LIST) -> EventFilter {
         /// Returns only events of this tenant.
@@ -266,10 +244,18 @@ parameters! {
     ),
     responses((status = 200, description = "A page of events", body = Listed<EventView>)),
 )]
-pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
+pub(crate) async fn list<S: Stores>(
+    State(api): Api<S>,
+    Extension(scope): Extension<Scope>,
+    uri: Uri,
+) -> ApiResult {
     let mut query = Query::of(&uri)?;
     let has_payloads = query.flag("payload");
-    let (filter, page) = Parameters::read(query)?;
+    let (mut filter, page) = Parameters::read(query)?;
+    let Some(tenant) = scope.restrict(filter.tenant.take()) else {
+        return ok(&Listed::<EventView>::empty());
+    };
+    filter.tenant = tenant;
     if !has_payloads {
         let found = api.reader.event_heads(filter, page).await?;
         return ok(&Listed::of(LIST, found, EventView::of_head));
@@ -279,7 +265,8 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     Ok(reserved.hold(ok(&Listed::of(LIST, found, EventView::of))?))
 }
 
-/// Returns the page selected by the query parameters of `uri`, without payloads. Used by the dashboard.
+/// Returns the page selected by the query parameters of `uri`, without payloads. Used by the dashboard, whose users are
+/// not bound to a tenant.
 pub(crate) async fn find_heads<S: Stores, T>(
     api: &ApiState<S>,
     uri: &Uri,
@@ -289,40 +276,6 @@ pub(crate) async fn find_heads<S: Stores, T>(
     let (filter, page) = Parameters::read(Query::of(uri)?)?;
     let page = page.looking_at(examined_max);
     Ok(Listed::of(LIST, api.reader.event_heads(filter, page).await?, view))
-}
-
-/// An event with its deliveries.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({
-    "id": 7, "external_event_id": "shop-7", "event_type": "order.paid", "correlation_id": null, "traceparent": null,
-    "created_at": "2026-01-31T12:00:00.000000Z", "payload": {"order": 7}, "deliveries": [{
-        "id": 9, "saga_id": 9, "event_id": 7, "subscription_id": 3, "event_type": "order.paid", "status": "Completed",
-        "attempt_count": 1, "next_attempt_at": "2026-01-31T12:00:00.004000Z", "final_error_code": null,
-        "requeued_from": null, "created_at": "2026-01-31T12:00:00.004000Z",
-        "updated_at": "2026-01-31T12:00:00.020000Z"
-    }],
-    "deliveries_next_cursor": null
-}))]
-pub(crate) struct Shown {
-    /// The id of the event.
-    id: i64,
-    /// The caller's id of the event.
-    external_event_id: Option<String>,
-    /// The event type.
-    event_type: String,
-    /// The id for log messages.
-    correlation_id: Option<String>,
-    /// The W3C trace context of the request that published the event.
-    traceparent: Option<String>,
-    /// The time at which the event was accepted.
-    created_at: Utc,
-    /// The payload.
-    #[schema(value_type = serde_json::Value)]
-    payload: Box<RawValue>,
-    /// The deliveries of the event, newest first; at most 200.
-    deliveries: Vec<DeliveryView>,
-    /// The `cursor` for the remaining deliveries in `/v1/deliveries?event_id=…`; null if there are none.
-    deliveries_next_cursor: Option<String>,
 }
 
 #[utoipa::path(
@@ -336,29 +289,24 @@ pub(crate) struct Shown {
     params(("id" = i64, Path, description = "The id of the event.")),
     responses((status = 200, description = "The event", body = Shown)),
 )]
-pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
+pub(crate) async fn show<S: Stores>(
+    State(api): Api<S>,
+    Extension(scope): Extension<Scope>,
+    Path(text): Path<String>,
+) -> ApiResult {
     let event_id = id("id", &text, EventId::new)?;
-    let event = find_one(&api, event_id).await?;
+    let event = find_one(&api, &scope, event_id).await?;
     let filter = DeliveryFilter { event_id: Some(event_id), ..DeliveryFilter::default() };
     let page = PageRequest::first(DELIVERIES_SHOWN_MAX);
-    let deliveries = api.reader.deliveries(filter, page).await?;
-    let EventView { id, external_event_id, event_type, correlation_id, traceparent, created_at, payload } =
-        event;
-    ok(&Shown {
-        id,
-        external_event_id,
-        event_type,
-        correlation_id,
-        traceparent,
-        created_at,
-        payload: payload.unwrap_or_else(|| RawValue::NULL.to_owned()),
-        deliveries_next_cursor: write_cursor(crate::deliveries::LIST, deliveries.next),
-        deliveries: deliveries.items.iter().map(DeliveryView::of).collect(),
-    })
+    ok(&Shown::of(event, &api.reader.deliveries(filter, page).await?))
 }
 
-/// Returns an event with its payload.
-pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, id: EventId) -> Result<EventView, Problem> {
-    let found = api.reader.event(id).await?;
+/// Returns an event with its payload, if it is within the scope of the caller.
+pub(crate) async fn find_one<S: Stores>(
+    api: &ApiState<S>,
+    scope: &Scope,
+    id: EventId,
+) -> Result<EventView, Problem> {
+    let found = api.reader.event(id).await?.filter(|event| scope.allows(event.tenant.as_ref()));
     found.map(EventView::of).ok_or_else(|| Problem::not_found("event"))
 }

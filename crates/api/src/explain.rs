@@ -1,11 +1,13 @@
 //! Explains the routing of an event: which subscriptions matched, which did not and why, and the state of each
 //! delivery. Derived from the recorded changes to subscriptions.
 
+use crate::auth::Scope;
 use crate::deliveries::DeliveryView;
 use crate::problem::Problem;
 use crate::query::{id, ok};
 use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
+use axum::Extension;
 use axum::extract::{Path, State};
 use posthaste_core::history::{
     SubscriptionChange, Unmatched, Verdict, decision_at, decision_matched, routed_between, turn, verdict,
@@ -121,13 +123,24 @@ pub(crate) struct NotMatched {
     params(("id" = i64, Path, description = "The id of the event.")),
     responses((status = 200, description = "The explanation", body = Explanation)),
 )]
-pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
-    ok(&find(&api, id("id", &text, EventId::new)?).await?)
+pub(crate) async fn show<S: Stores>(
+    State(api): Api<S>,
+    Extension(scope): Extension<Scope>,
+    Path(text): Path<String>,
+) -> ApiResult {
+    ok(&find(&api, &scope, id("id", &text, EventId::new)?).await?)
 }
 
-/// Returns the explanation of an event.
-pub(crate) async fn find<S: Stores>(api: &ApiState<S>, event_id: EventId) -> Result<Explanation, Problem> {
-    let Some(found) = api.insight.explain(event_id).await? else { return Err(Problem::not_found("event")) };
+/// Returns the explanation of an event, if it is within the scope of the caller. It mentions only subscriptions of the
+/// same tenant.
+pub(crate) async fn find<S: Stores>(
+    api: &ApiState<S>,
+    scope: &Scope,
+    event_id: EventId,
+) -> Result<Explanation, Problem> {
+    let found = api.insight.explain(event_id).await?;
+    let found = found.filter(|found| scope.allows(found.event.tenant.as_ref()));
+    let found = found.ok_or_else(|| Problem::not_found("event"))?;
     Ok(explanation(found, api.clock.now()))
 }
 

@@ -84,6 +84,11 @@ impl<'a> Fields<'a> {
         self.errors.check(value)
     }
 
+    /// Removes and returns the fields that have not been read.
+    pub(crate) fn take_rest(&mut self) -> Vec<(Cow<'a, str>, &'a RawValue)> {
+        std::mem::take(&mut self.members.0)
+    }
+
     /// Checks that no error was recorded and no unknown field remains.
     ///
     /// # Errors

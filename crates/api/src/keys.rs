@@ -17,6 +17,7 @@ use http::StatusCode;
 use posthaste_core::KeyId;
 use posthaste_core::audit::Actor;
 use posthaste_core::ports::{ApiKey, KeyRole, KeyStore as _, Stores};
+use posthaste_core::tenant::Tenant;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -28,7 +29,7 @@ const NAME_CHARS_MAX: usize = 200;
 /// An API key.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
-    "id": 2, "name": "shop", "role": "ingest", "created_at": "2026-01-31T12:00:00.000000Z", "last_used_at": null,
+    "id": 2, "name": "shop", "role": "ingest", "tenant": null, "created_at": "2026-01-31T12:00:00.000000Z", "last_used_at": null,
     "revoked_at": null
 }))]
 pub(crate) struct KeyView {
@@ -38,6 +39,8 @@ pub(crate) struct KeyView {
     name: String,
     /// The role, which determines the allowed operations.
     role: &'static str,
+    /// The tenant whose objects the key may see and change; null for all tenants.
+    tenant: Option<String>,
     /// The time at which the key was created.
     created_at: Utc,
     /// The time of the last use, accurate to one minute; null if the key was never used.
@@ -55,6 +58,7 @@ impl KeyView {
             id: key.id.get(),
             name: key.name,
             role: key.role.as_str(),
+            tenant: key.tenant.map(Tenant::into_string),
             created_at: Utc(key.created_at),
             last_used_at: key.last_used_at.map(Utc),
             revoked_at: key.revoked_at.map(Utc),
@@ -73,6 +77,10 @@ body! {
         /// The role, which determines the allowed operations.
         #[schema(value_type = String)]
         role: KeyRole,
+        /// The tenant whose objects the key may see and change. Without it, the key has access to all tenants. Keys of
+        /// the roles root and orders have no tenant.
+        #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
+        tenant: Option<Tenant>,
     }
 }
 
@@ -110,7 +118,9 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>) -> ApiResult {
     tag = "keys",
     operation_id = "create_key",
     summary = "Create an API key",
-    description = "Creates a key. The response contains the key itself, which is shown only once.",
+    description = "Creates a key. The response contains the key itself, which is shown only once. A key with a `tenant` \
+                   sees and changes only the events, subscriptions, deliveries and dead letters of this tenant: every \
+                   other id is 404, and calls that concern the installation as a whole are 403.",
     security(("api_key" = ["root"])),
     request_body = NewKeyBody,
     responses((status = 201, description = "Created; contains the key", body = KeyView)),
@@ -122,10 +132,23 @@ pub(crate) async fn create<S: Stores>(
 ) -> ApiResult {
     let upload = receive_json(&api.uploads, request).await?;
     let mut fields = Fields::parse(upload.text()?)?;
-    let NewKeyBody { name, role } = NewKeyBody::read(&mut fields)?;
+    let NewKeyBody { name, role, tenant } = NewKeyBody::read(&mut fields)?;
+    if tenant.is_some() && !may_be_bound(role) {
+        let role = role.as_str();
+        let detail = format!("tenant must be left out for the role {role}, whose calls concern all tenants");
+        return Err(fields.wrong("tenant", detail));
+    }
     let key = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(api.draw::<32>()));
-    let made = api.keys.create_key(name.0, role, None, key_hash(&key), by, api.clock.now()).await?;
+    let made = api.keys.create_key(name.0, role, tenant, key_hash(&key), by, api.clock.now()).await?;
     json(StatusCode::CREATED, &KeyView { key: Some(key), ..KeyView::of(made) })
+}
+
+/// Returns whether a key of this role can be bound to a tenant.
+const fn may_be_bound(role: KeyRole) -> bool {
+    match role {
+        KeyRole::Admin | KeyRole::Operator | KeyRole::Viewer | KeyRole::Ingest => true,
+        KeyRole::Root | KeyRole::Orders => false,
+    }
 }
 
 #[utoipa::path(

@@ -35,7 +35,8 @@ const KEY_SCHEME: &str = "api_key";
 /// The description of the security scheme and its roles.
 const KEY_SCHEME_DESCRIPTION: &str = "An API key in the header `Authorization: Bearer <key>`. Each key has one role. \
     An operation lists the role that it requires. The role `root` may call every operation; `operator` and `admin` may \
-    also call those that require `viewer`.";
+    also call those that require `viewer`. A key may be bound to a tenant: it then sees and changes only objects of this \
+    tenant, and cannot call operations that concern the installation as a whole.";
 
 #[derive(Debug, OpenApi)]
 #[openapi(
@@ -228,7 +229,7 @@ fn complete_parameters(operation: &mut Operation) {
 fn refusals(operation: &mut Operation, has_id: bool) {
     let mut statuses = vec![
         (401, "The API key is missing, unknown or revoked"),
-        (403, "The role of the API key does not allow this call"),
+        (403, "The role of the API key does not allow this call, or the key is bound to a tenant"),
         (429, "This address has sent too many unknown API keys; try again after `Retry-After`"),
         (500, "A fault of the server"),
         (503, "The store is unavailable, or a limit is reached; try again after `Retry-After`"),

@@ -213,6 +213,11 @@ pub(crate) struct Listed<T> {
 }
 
 impl<T> Listed<T> {
+    /// Returns a page without items that is the last one.
+    pub(crate) const fn empty() -> Self {
+        Self { items: Vec::new(), next_cursor: None }
+    }
+
     pub(crate) fn of<U>(list: &str, page: Page<U>, view: impl Fn(U) -> T) -> Self {
         let next_cursor = write_cursor(list, page.next);
         Self { items: page.items.into_iter().map(view).collect(), next_cursor }

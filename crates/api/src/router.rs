@@ -1,5 +1,7 @@
-//! The routes of the API and the key role that each requires. A request is authenticated before its body is read.
+//! The routes of the API, the key role that each requires, and whether keys of one tenant may call it. A request is
+//! authenticated before its body is read.
 
+use crate::auth::BoundKeys;
 use crate::frame::RequestIds;
 use crate::health::Readiness;
 use crate::state::ApiState;
@@ -21,18 +23,24 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
     let (metrics, health) = (api.metrics.clone(), Arc::clone(&api.health));
     let probes = if api.metrics_elsewhere { liveness() } else { health_calls(health) };
     let ids = Arc::new(RequestIds::new(api.random));
-    let viewer = |methods| guarded(&api, KeyRole::Viewer, methods);
-    let ingest = |methods| guarded(&api, KeyRole::Ingest, methods);
-    let submitter = |methods| guarded(&api, KeyRole::Orders, methods);
-    let admin = |methods| guarded(&api, KeyRole::Admin, methods);
-    let operator = |methods| guarded(&api, KeyRole::Operator, methods);
-    let root = |methods| guarded(&api, KeyRole::Root, methods);
+    // Keys that are bound to a tenant may call only the routes of a `tenant_` guard, whose handlers apply the `Scope` of
+    // the key.
+    let scoped = |needs, methods| guarded(&api, needs, BoundKeys::Scoped, methods);
+    let tenant_viewer = |methods| scoped(KeyRole::Viewer, methods);
+    let tenant_ingest = |methods| scoped(KeyRole::Ingest, methods);
+    let tenant_operator = |methods| scoped(KeyRole::Operator, methods);
+    let unscoped = |needs, methods| guarded(&api, needs, BoundKeys::Refused, methods);
+    let viewer = |methods| unscoped(KeyRole::Viewer, methods);
+    let submitter = |methods| unscoped(KeyRole::Orders, methods);
+    let admin = |methods| unscoped(KeyRole::Admin, methods);
+    let operator = |methods| unscoped(KeyRole::Operator, methods);
+    let root = |methods| unscoped(KeyRole::Root, methods);
     Router::new()
         .route("/openapi.json", get(openapi::show))
         .route("/docs", get(docs::show))
-        .route("/v1/events", viewer(get(events::list)).merge(ingest(post(events::create))))
-        .route("/v1/events/{id}", viewer(get(events::show)))
-        .route("/v1/events/{id}/explain", viewer(get(explain::show)))
+        .route("/v1/events", tenant_viewer(get(events::list)).merge(tenant_ingest(post(events::create))))
+        .route("/v1/events/{id}", tenant_viewer(get(events::show)))
+        .route("/v1/events/{id}/explain", tenant_viewer(get(explain::show)))
         .route(
             "/v1/subscriptions",
             viewer(get(subscriptions::list)).merge(admin(post(subscriptions::create))),
@@ -53,19 +61,19 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
         .route("/v1/subscriptions/{id}/verify", admin(post(subscriptions::verify)))
         .route("/v1/subscriptions/{id}/rotate-secret", admin(post(subscriptions::rotate_secret)))
         .route("/v1/subscriptions/{id}/test", admin(post(subscriptions::test)))
-        .route("/v1/subscriptions/{id}/preview", admin(post(subscriptions::preview::preview)))
-        .route("/v1/deliveries", viewer(get(deliveries::list)))
-        .route("/v1/deliveries/{id}", viewer(get(deliveries::show)))
-        .route("/v1/dead-letters", viewer(get(dead_letters::list)))
-        .route("/v1/dead-letters/requeue", operator(post(dead_letters::requeue_many)))
-        .route("/v1/dead-letters/{id}", viewer(get(dead_letters::show)))
-        .route("/v1/dead-letters/{id}/requeue", operator(post(dead_letters::requeue_one)))
+        .route("/v1/subscriptions/{id}/preview", tenant_admin(post(subscriptions::preview::preview)))
+        .route("/v1/deliveries", tenant_viewer(get(deliveries::list)))
+        .route("/v1/deliveries/{id}", tenant_viewer(get(deliveries::show)))
+        .route("/v1/dead-letters", tenant_viewer(get(dead_letters::list)))
+        .route("/v1/dead-letters/requeue", tenant_operator(post(dead_letters::requeue_many)))
+        .route("/v1/dead-letters/{id}", tenant_viewer(get(dead_letters::show)))
+        .route("/v1/dead-letters/{id}/requeue", tenant_operator(post(dead_letters::requeue_one)))
         .route("/v1/orders", viewer(get(orders::list)).merge(submitter(post(orders::create))))
         .route("/v1/orders/{idempotency_key}", viewer(get(orders::show)))
         .route("/v1/orders/{idempotency_key}/audit", viewer(get(orders::audit::list)))
         .route("/v1/outbox", viewer(get(outbox::show)))
         .route("/v1/outbox/resume", operator(post(outbox::resume)))
-        .route("/v1/stats", viewer(get(stats::show)))
+        .route("/v1/stats", tenant_viewer(get(stats::show)))
         .route("/v1/system", viewer(get(system::show)))
         .route("/v1/doctor", viewer(get(doctor::show)))
         .route("/v1/audit", admin(get(audit::list)))
@@ -103,9 +111,14 @@ fn health_calls(health: Arc<Readiness>) -> Router {
 
 type Methods<S> = MethodRouter<Arc<ApiState<S>>>;
 
-fn guarded<S: Stores>(api: &Arc<ApiState<S>>, needs: KeyRole, methods: Methods<S>) -> Methods<S> {
+fn guarded<S: Stores>(
+    api: &Arc<ApiState<S>>,
+    needs: KeyRole,
+    bound: BoundKeys,
+    methods: Methods<S>,
+) -> Methods<S> {
     let api = Arc::clone(api);
     methods.route_layer(from_fn(move |request: Request, next: Next| {
-        auth::admit(Arc::clone(&api), needs, request, next)
+        auth::admit(Arc::clone(&api), needs, bound, request, next)
     }))
 }

@@ -9,6 +9,7 @@ use crate::responses::ResponseBudget;
 use axum::extract::State;
 use axum::response::Response;
 use posthaste_core::EventId;
+use posthaste_core::attribute_rules::AttributeRules;
 use posthaste_core::job::RequestTimeouts;
 use posthaste_core::order::Order;
 use posthaste_core::ports::{IngestRequest, KeyHash, ReaderStore as _, RequestOutcome, Stores, Submission};
@@ -115,6 +116,8 @@ pub struct ApiState<S: Stores> {
     pub(crate) outgoing_slots: Semaphore,
     pub(crate) examinations: Semaphore,
     pub(crate) limits: Limits,
+    /// The rules that fill the attributes of new events.
+    pub(crate) attribute_rules: AttributeRules,
     pub(crate) uploads: Arc<Semaphore>,
     pub(crate) responses: ResponseBudget,
     pub(crate) root_key: Option<KeyHash>,
@@ -169,6 +172,7 @@ impl<S: Stores> ApiState<S> {
             outgoing_slots: Semaphore::new(OUTGOING_MAX),
             examinations: Semaphore::new(EXAMINATIONS_MAX),
             limits,
+            attribute_rules: AttributeRules::default(),
             uploads: Arc::new(Semaphore::new(UPLOADS_KIB_MAX)),
             responses: ResponseBudget::new(RESPONSES_KIB_MAX),
             root_key: None,
@@ -188,6 +192,13 @@ impl<S: Stores> ApiState<S> {
     #[must_use]
     pub fn with_root_key(mut self, hash: Option<KeyHash>) -> Self {
         self.root_key = hash;
+        self
+    }
+
+    /// Sets the rules that fill the attributes of new events from their payloads.
+    #[must_use]
+    pub fn with_attribute_rules(mut self, rules: AttributeRules) -> Self {
+        self.attribute_rules = rules;
         self
     }
 

@@ -1,10 +1,15 @@
-//! Returns recent activity and the backlog. Reads sums that every process updates (`rollups`), never the history.
+//! Returns recent activity and the backlog. Reads sums that every process updates (`rollups`), never the history. For one
+//! tenant, see [`tenant`].
 
+mod tenant;
+
+use crate::auth::Scope;
 use crate::problem::Problem;
 use crate::query::{Query, ok};
 use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
 use crate::values::{Text, described, string_schema};
+use axum::Extension;
 use axum::extract::State;
 use http::Uri;
 use posthaste_core::Timestamp;
@@ -13,10 +18,12 @@ use posthaste_core::latency::{self, BUCKETS, percentile};
 use posthaste_core::ports::{
     InsightStore as _, ReaderStore as _, Rollup, RollupWidth, Stage, Stores, Survey,
 };
+use posthaste_core::tenant::Tenant;
 use posthaste_services::metrics::CHARTED;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tenant::TenantStats;
 use utoipa::openapi::path::{Parameter, ParameterIn};
 use utoipa::openapi::schema::Object;
 use utoipa::{IntoParams, ToSchema};
@@ -138,7 +145,10 @@ struct Parameters;
 
 impl IntoParams for Parameters {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        vec![described("window", "How far back the numbers go.", Window::text_schema())]
+        vec![
+            described("window", "How far back the numbers go.", Window::text_schema()),
+            described("tenant", "Returns only what is counted for this tenant.", Tenant::text_schema()),
+        ]
     }
 }
 
@@ -148,16 +158,36 @@ impl IntoParams for Parameters {
     tag = "operations",
     operation_id = "get_stats",
     summary = "Get statistics",
-    description = "Returns the activity of the last hour or day, latency percentiles and the backlog.",
+    description = "Returns the activity of the last hour or day, latency percentiles and the backlog. With `tenant`, or \
+                   with a key that is bound to a tenant, returns only what is counted per tenant: the backlog and the \
+                   attempts of its subscriptions that are not deleted, up to 1,000 of them.",
     security(("api_key" = ["viewer"])),
     params(Parameters),
-    responses((status = 200, description = "The statistics", body = Stats)),
+    responses((status = 200, description = "The statistics", body = StatsOrTenantStats)),
 )]
-pub(crate) async fn show<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
+pub(crate) async fn show<S: Stores>(
+    State(api): Api<S>,
+    Extension(scope): Extension<Scope>,
+    uri: Uri,
+) -> ApiResult {
     let mut query = Query::of(&uri)?;
-    let window = query.read::<Window>("window");
+    let (window, tenant) = (query.read::<Window>("window"), query.read::<Tenant>("tenant"));
     query.finish()?;
-    ok(&read(&api, window.as_ref().map_or("1h", |window| &window.0)).await?)
+    let window = window.as_ref().map_or("1h", |window| &window.0);
+    // There are no statistics of another tenant.
+    let tenant = scope.restrict(tenant).ok_or_else(|| Problem::not_found("tenant"))?;
+    ok(&match tenant {
+        Some(tenant) => StatsOrTenantStats::Tenant(tenant::read(&api, tenant, window).await?),
+        None => StatsOrTenantStats::All(Box::new(read(&api, window).await?)),
+    })
+}
+
+/// The statistics of the installation, or of one tenant.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum StatsOrTenantStats {
+    All(Box<Stats>),
+    Tenant(TenantStats),
 }
 
 /// Returns the statistics for a window.

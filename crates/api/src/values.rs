@@ -296,6 +296,26 @@ impl<const MIN: u32, const MAX: u32> Value for Number<MIN, MAX> {
     }
 }
 
+impl Value for Attributes {
+    fn read(_: &str, json: &str) -> Result<Self, String> {
+        Self::parse(json).map_err(|error| error.to_string())
+    }
+}
+
+/// The type of an event that a caller publishes.
+#[derive(Debug)]
+pub(crate) struct PublishedType(pub(crate) EventType);
+
+impl Text for PublishedType {
+    fn text_schema() -> Object {
+        EventType::text_schema()
+    }
+
+    fn read_text(_: &str, text: String) -> Result<Self, String> {
+        EventType::parse_published(text).map(Self).map_err(|error| error.to_string())
+    }
+}
+
 impl Value for SubscriptionId {
     fn read(name: &str, json: &str) -> Result<Self, String> {
         Self::new(from_json(name, json, "a whole number")?).map_err(|error| error.to_string())

@@ -32,9 +32,7 @@ pub enum AttributeError {
     NotAnObject,
     #[error("attributes must have at most {ATTRIBUTES_MAX} members, got {0}")]
     TooMany(usize),
-    #[error(
-        "the name of an attribute must be 1 to {ATTRIBUTE_NAME_CHARS_MAX} characters of a-z 0-9, got {0:?}"
-    )]
+    #[error("attributes must have names of 1 to {ATTRIBUTE_NAME_CHARS_MAX} characters of a-z 0-9, got {0:?}")]
     Name(String),
     #[error(
         "attributes must not contain {0}: the name is reserved by CloudEvents for another part of the event"

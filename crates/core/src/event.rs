@@ -32,6 +32,10 @@ pub enum EventError {
     EventType,
     #[error("event_type must not have an empty segment (two dots in a row, or a dot at the end), got {0}")]
     EmptySegment(String),
+    #[error(
+        "event_type must not start with {OPERATIONAL_PREFIX}, which is reserved for operational events, got {0}"
+    )]
+    Operational(String),
     #[error("external_event_id must be 1 to {EXTERNAL_ID_CHARS_MAX} characters, none of them U+0000")]
     ExternalId,
     #[error("correlation_id must be 1 to {CORRELATION_ID_CHARS_MAX} visible ASCII characters")]
@@ -101,6 +105,12 @@ impl EventType {
         } else {
             Ok(Self(text))
         }
+    }
+
+    /// Validates the type of an event that a caller publishes: it must not be that of an operational event.
+    pub fn parse_published(text: impl Into<String>) -> Result<Self, EventError> {
+        let parsed = Self::parse(text)?;
+        if parsed.is_operational() { Err(EventError::Operational(shortened(&parsed.0))) } else { Ok(parsed) }
     }
 
     /// Returns whether the type is that of an operational event: it starts with `posthaste.`.
@@ -253,11 +263,13 @@ mod tests {
     }
 
     #[test]
-    fn operational_types_are_recognised() {
+    fn operational_types_are_recognised_and_refused() {
         for (text, expected) in
             [("posthaste.a", true), ("posthaste", false), ("posthastes.a", false), ("a.posthaste.b", false)]
         {
             assert_eq!(EventType::from_store(text.to_owned()).is_operational(), expected, "{text}");
+            let refused = expected.then(|| EventError::Operational(text.to_owned()));
+            assert_eq!(EventType::parse_published(text).err(), refused, "{text}");
         }
     }
 

@@ -126,6 +126,7 @@ fn settings(values: &Values, open: &[IpNet]) -> Result<Settings, Problem> {
             payload_bytes_max: values.value(&t::PAYLOAD_BYTES_MAX)?,
             batch_events_max: values.value(&t::BATCH_EVENTS_MAX)?,
         },
+        attribute_rules: values.get(&t::ATTRIBUTE_RULES).unwrap_or_default(),
         egress: EgressSettings {
             policy: egress_policy(values, open)?,
             proxy: values.get(&t::EGRESS_PROXY),

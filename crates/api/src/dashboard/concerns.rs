@@ -177,6 +177,7 @@ mod tests {
     fn dead_letters_are_grouped_by_subscription() {
         let letter = |id: i64, subscription: i64, code: &str| DeadLetterHead {
             id: DeadLetterId::from_store(id),
+            tenant: None,
             saga_id: SagaId::from_store(id),
             event_id: EventId::from_store(id),
             subscription_id: SubscriptionId::from_store(subscription),

@@ -8,6 +8,7 @@ use super::lists::{self, ListPage};
 use super::page::{Layout, Shown, show as write, show_as};
 use super::pretty_json::pretty_json;
 use super::visitor::Visitor;
+use crate::auth::Scope;
 use crate::dead_letters::{self, DeadLetterView};
 use crate::state::Api;
 use crate::time::Utc;
@@ -65,7 +66,7 @@ pub(crate) async fn show<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
 ) -> Shown {
-    let letter = dead_letters::find_one(&api, &text).await?;
+    let letter = dead_letters::find_one(&api, &Scope::default(), &text).await?;
     let text = letter.payload_snapshot.as_deref().unwrap_or(RawValue::NULL).get();
     let payload = pretty_json(text, PRETTY_BYTES_MAX).unwrap_or_else(|| text.to_owned());
     let subscription = api.reader.subscription(SubscriptionId::from_store(letter.subscription_id)).await?;
@@ -84,6 +85,6 @@ pub(crate) async fn requeue_one<S: Stores>(
     Extension(_form): Extension<Form>,
     Path(text): Path<String>,
 ) -> Shown {
-    let (_, saga) = dead_letters::requeue(&api, by, &text).await?;
+    let (_, saga) = dead_letters::requeue(&api, by, &Scope::default(), &text).await?;
     Ok(Redirect::to(&format!("/deliveries/{saga}")).into_response())
 }

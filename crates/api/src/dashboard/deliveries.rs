@@ -5,6 +5,7 @@ use super::filter::Filter;
 use super::lists::{self, ListPage};
 use super::page::{Layout, Shown, show as write, show_as};
 use super::visitor::Visitor;
+use crate::auth::Scope;
 use crate::deliveries::{self, AttemptView, DeliveryView};
 use crate::state::Api;
 use crate::time::Utc;
@@ -33,7 +34,7 @@ pub(crate) async fn list<S: Stores>(
     uri: Uri,
 ) -> Shown {
     let filter = Filter::of(&lists::DELIVERIES, &uri)?;
-    let found = deliveries::find(&api, &filter.uri, lists::ROWS_EXAMINED_MAX).await;
+    let found = deliveries::find(&api, &Scope::default(), &filter.uri, lists::ROWS_EXAMINED_MAX).await;
     let page = ListPage::of(&api, filter, found).await?;
     let (layout, statuses) = (Layout::of(visitor, HERE), SagaStatus::ALL.map(SagaStatus::as_str));
     show_as(page.filter.status(), &DeliveriesPage { layout, page, statuses })
@@ -68,7 +69,7 @@ pub(crate) async fn show<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
 ) -> Shown {
-    let mut delivery = deliveries::find_one(&api, &text).await?;
+    let mut delivery = deliveries::find_one(&api, &Scope::default(), &text).await?;
     let lineage = api.reader.lineage(SagaId::from_store(delivery.saga_id)).await?;
     let subscription = posthaste_core::SubscriptionId::from_store(delivery.subscription_id);
     let subscription = api.reader.subscription(subscription).await?;

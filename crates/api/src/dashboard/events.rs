@@ -6,6 +6,7 @@ use super::lists::{self, ListPage};
 use super::page::{Layout, Shown, show as write, show_as};
 use super::pretty_json::pretty_json;
 use super::visitor::Visitor;
+use crate::auth::Scope;
 use crate::events::{self, EventView};
 use crate::explain::{self, Explanation};
 use crate::query::{Query, id};
@@ -81,8 +82,8 @@ pub(crate) async fn show<S: Stores>(
     Path(text): Path<String>,
 ) -> Shown {
     let event_id = id("id", &text, EventId::new)?;
-    let event = events::find_one(&api, event_id).await?;
-    let explanation = explain::find(&api, event_id).await?;
+    let event = events::find_one(&api, &Scope::default(), event_id).await?;
+    let explanation = explain::find(&api, &Scope::default(), event_id).await?;
     let text = event.payload.as_deref().unwrap_or(RawValue::NULL).get();
     let payload = pretty_json(text, PRETTY_BYTES_MAX).unwrap_or_else(|| text.to_owned());
     let finished = [SagaStatus::Completed, SagaStatus::DeadLettered].map(SagaStatus::as_str);

@@ -7,6 +7,7 @@ use super::form::Form;
 use super::lists::{DEAD_LETTERS, ROWS_EXAMINED_MAX};
 use super::page::{Layout, Shown, show as write};
 use super::visitor::Visitor;
+use crate::auth::Scope;
 use crate::dead_letters::{self, REQUEUE_PAGES_NAMED, RequeuedMany};
 use crate::fields::Fields;
 use crate::problem::Problem;
@@ -24,7 +25,7 @@ use posthaste_core::ports::{EXAMINED_MAX, ReaderStore as _, RequeuedFates, Reque
 use posthaste_core::{DeadLetterId, SubscriptionId, Timestamp};
 use serde_json::Value;
 
-const TEXTS: [&str; 4] = ["event_type", "since", "until", "cursor"];
+const TEXTS: [&str; 5] = ["tenant", "event_type", "since", "until", "cursor"];
 const NUMBERS: [&str; 1] = ["subscription_id"];
 
 #[derive(Debug, Template)]
@@ -167,7 +168,8 @@ async fn part<S: Stores>(
     let text = Value::Object(body).to_string();
     let (pages_max, examined_max) =
         if dry_run { (1, ROWS_EXAMINED_MAX) } else { (REQUEUE_PAGES_NAMED, EXAMINED_MAX) };
-    dead_letters::requeue_found(api, by, Fields::parse(&text)?, pages_max, examined_max).await
+    let fields = Fields::parse(&text)?;
+    dead_letters::requeue_found(api, by, &Scope::default(), fields, pages_max, examined_max).await
 }
 
 #[derive(Debug, Template)]

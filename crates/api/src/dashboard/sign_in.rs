@@ -89,6 +89,11 @@ async fn try_key<S: Stores>(
         );
         return Ok(Err((StatusCode::FORBIDDEN, error)));
     }
+    if holder.scope().tenant().is_some() {
+        let error = "a key that is bound to a tenant cannot use the dashboard, which shows all tenants: use one without a \
+                     tenant, or the API";
+        return Ok(Err((StatusCode::FORBIDDEN, error.to_owned())));
+    }
     let token = SessionToken::new(api.draw());
     api.keys.create_session(token.hash(), hash, api.clock.now()).await?;
     audit::signed_in(api, holder.actor(address)).await;

@@ -131,7 +131,8 @@ async fn authenticate<S: Stores>(
         return Ok(None);
     };
     let form_token = token.form_token();
-    let holder = auth::find(api, key_hash).await?;
+    // Pages show the objects of all tenants, so a key that is bound to a tenant has no session.
+    let holder = auth::find(api, key_hash).await?.filter(|holder| holder.scope().tenant().is_none());
     Ok(holder.map(|holder| {
         let (name, role, key_id) = (shown_name(&holder), holder.role(), holder.key_id());
         Visitor { name, role, form_token, scope: holder.scope(), key_id }

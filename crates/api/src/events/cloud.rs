@@ -1,7 +1,8 @@
 //! Parses CloudEvents 1.0 in structured and binary mode. The external id consists of source and id, because ids are
-//! unique only within a source. The data becomes the payload; of the other attributes, only `traceparent` is stored.
+//! unique only within a source. The data becomes the payload, `traceparent` and `tracestate` the trace context of the
+//! event, and `source`, `subject`, `time`, `dataschema` and extensions its attributes.
 
-use super::parse::{Context, kind_of, payload_of};
+use super::parse::{Context, IngestPolicy, Trace, kind_of, payload_of};
 use crate::body::media_type;
 use crate::fields::Fields;
 use crate::problem::{Problem, ProblemKind, RequestError, ValidationErrors};
@@ -10,7 +11,8 @@ use crate::values::body;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
-use posthaste_core::event::{EventType, ExternalEventId, NewEvent, TraceParent};
+use posthaste_core::attributes::{AttributeError, AttributeValue, Attributes};
+use posthaste_core::event::{EventType, ExternalEventId, NewEvent};
 use posthaste_core::json::JsonText;
 use serde_json::value::RawValue;
 
@@ -20,11 +22,18 @@ pub(super) const SPEC_VERSION_HEADER: &str = "ce-specversion";
 const SPEC_VERSION: &str = "1.0";
 /// The separator between source and id in an external id. Neither may contain it.
 const SEPARATOR: char = '\u{1f}';
+const ATTRIBUTE_HEADER_PREFIX: &str = "ce-";
+/// The attributes in binary mode that do not become attributes of the event. The header `content-type` replaces
+/// `datacontenttype`. `source` is added separately.
+const OTHER_ATTRIBUTES: [&str; 7] =
+    ["specversion", "type", "source", "id", "datacontenttype", "traceparent", "tracestate"];
 
 body! {
-    /// A CloudEvent 1.0 in structured mode. Other attributes are accepted and ignored.
+    /// A CloudEvent 1.0 in structured mode. `source`, `subject`, `time`, `dataschema` and extensions become attributes of
+    /// the event: text, numbers or booleans with names of `a-z` and `0-9`, at most 20.
     #[schema(example = json!({
-        "specversion": "1.0", "type": "order.paid", "source": "/shop", "id": "7", "data": {"order": 7}
+        "specversion": "1.0", "type": "order.paid", "source": "/shop", "id": "7", "subject": "order 7",
+        "region": "eu", "data": {"order": 7}
     }))]
     struct CloudEvent<'a> {
         /// The version of CloudEvents, `1.0`.
@@ -38,6 +47,8 @@ body! {
         id: String,
         /// The trace context of the event (W3C Trace Context).
         traceparent: Option<String>,
+        /// The vendor-specific part of the trace context.
+        tracestate: Option<String>,
         /// The media type of the data, which must be JSON.
         datacontenttype: Option<String>,
         /// The payload, which may be any JSON value.
@@ -50,7 +61,12 @@ body! {
 
 /// Parses an event in structured mode: a JSON object with all attributes and the data. Unknown attributes are treated
 /// as extensions.
-pub(super) fn structured(fields: Fields<'_>, context: Context, limits: Limits) -> Result<NewEvent, Problem> {
+pub(super) fn structured(
+    fields: Fields<'_>,
+    context: Context,
+    policy: IngestPolicy<'_>,
+) -> Result<NewEvent, Problem> {
+    let limits = policy.limits;
     let mut fields = fields.extensible();
     let body = CloudEvent::read(&mut fields)?;
     if body.specversion != SPEC_VERSION {
@@ -78,10 +94,46 @@ pub(super) fn structured(fields: Fields<'_>, context: Context, limits: Limits) -
         }
         (None, None) => JsonText::from_store("null".to_owned()),
     };
+    let (mut attributes, mut errors) = (with_source(&body.source), ValidationErrors::default());
+    let given = fields.take_rest();
     let wrong = |name: &str, detail: String| fields.wrong(name, detail);
-    let traceparent = body.traceparent.and_then(|trace| TraceParent::parse(trace).ok());
-    let context = Context { traceparent: traceparent.or(context.traceparent), ..context };
-    event(&body.r#type, &body.source, &body.id, payload, context, wrong)
+    // An attribute that is null is absent.
+    for (name, value) in given.into_iter().filter(|(_, value)| value.get() != "null") {
+        let added = attributes.insert_json(&name, value);
+        errors.check(added.map_err(|error| wrong(&name, detail_of(&name, &error))));
+    }
+    let context =
+        Context { trace: Trace::parse(body.traceparent, body.tracestate).or(context.trace), ..context };
+    let parsed = event(&body.r#type, &body.source, &body.id, payload, context, wrong);
+    finish(parsed, attributes, errors)
+}
+
+/// Returns an error message that begins with the name of the attribute.
+fn detail_of(name: &str, error: &AttributeError) -> String {
+    let text = error.to_string();
+    text.strip_prefix("attributes.").map_or_else(|| format!("{name}: {text}"), str::to_owned)
+}
+
+/// Returns the attributes of an event before its extensions are added. [`event`] restricts the source more than
+/// attributes do.
+fn with_source(source: &str) -> Attributes {
+    let mut attributes = Attributes::default();
+    let _ = attributes.insert("source", AttributeValue::Text(source.to_owned()));
+    attributes
+}
+
+/// Returns the event with its attributes, or a problem with the errors of both.
+fn finish(
+    parsed: Result<NewEvent, Problem>,
+    attributes: Attributes,
+    of_attributes: ValidationErrors,
+) -> Result<NewEvent, Problem> {
+    let mut errors = ValidationErrors::default();
+    let event = errors.check(parsed);
+    errors.check(of_attributes.into_result());
+    errors.into_result()?;
+    let event = event.ok_or_else(|| Problem::invalid_body("the event is not valid"))?;
+    Ok(NewEvent { attributes, ..event })
 }
 
 /// Parses an event in binary mode: the headers contain the attributes, the body contains the data.
@@ -125,10 +177,28 @@ pub(super) fn binary(
     };
     let wrong =
         |name: &str, detail: String| Problem::invalid_header(&format!("ce-{name}"), format!("ce-{detail}"));
-    event(&kind, &source, &id, payload, context, wrong)
+    let (mut attributes, mut errors) = (with_source(&source), ValidationErrors::default());
+    for name in extension_names(headers) {
+        let added = attribute(&format!("{ATTRIBUTE_HEADER_PREFIX}{name}")).and_then(|text| {
+            let added = attributes.insert(name, AttributeValue::Text(text));
+            added.map_err(|error| wrong(name, detail_of(name, &error)))
+        });
+        errors.check(added);
+    }
+    let optional = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let trace = Trace::parse(optional("ce-traceparent"), optional("ce-tracestate"));
+    let context = Context { trace: trace.or(context.trace), ..context };
+    finish(event(&kind, &source, &id, payload, context, wrong), attributes, errors)
 }
 
-/// Creates an event from its attributes. `wrong` creates the problem for an invalid attribute from a message that
+/// Returns the names of the attributes in binary mode that become attributes of the event. A repeated header has its
+/// name once for each value.
+fn extension_names(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let names = headers.iter().filter_map(|(name, _)| name.as_str().strip_prefix(ATTRIBUTE_HEADER_PREFIX));
+    names.filter(|name| !OTHER_ATTRIBUTES.contains(name))
+}
+
+/// Creates an event from its required attributes. `wrong` creates the problem for an invalid attribute from a message that
 /// begins with its name.
 fn event(
     kind: &str,
@@ -146,15 +216,21 @@ fn event(
             return Err(wrong(name, format!("{name} must not contain U+001F")));
         }
     }
-    let event_type = EventType::parse(kind);
+    let event_type = EventType::parse_published(kind);
     let event_type = event_type.map_err(|error| wrong("type", format!("type: {error}")))?;
     let external = ExternalEventId::parse(format!("{source}{SEPARATOR}{id}"));
     let external_event_id = Some(
         external
             .map_err(|_| wrong("id", "id and source together must be at most 199 characters".to_owned()))?,
     );
-    let Context { correlation_id, traceparent } = context;
-    Ok(NewEvent { external_event_id, correlation_id, traceparent, ..NewEvent::new(event_type, payload) })
+    Ok(NewEvent {
+        tenant: context.tenant,
+        external_event_id,
+        correlation_id: context.correlation_id,
+        traceparent: context.trace.parent,
+        tracestate: context.trace.state,
+        ..NewEvent::new(event_type, payload)
+    })
 }
 
 fn is_json(media: &str) -> bool {
@@ -162,7 +238,8 @@ fn is_json(media: &str) -> bool {
     media == "application/json" || media == "text/json" || media.ends_with("+json")
 }
 
-fn percent_decoded(text: &str) -> Option<String> {
+/// Decodes percent-encoded UTF-8. Returns `None` if the result is not UTF-8.
+pub(super) fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, behind)) = rest.split_first() {

@@ -8,12 +8,17 @@ use serde_json::Value;
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
     /// Create a key, which is shown only once
-    #[command(after_help = "Example:\n  posthaste key create shop ingest")]
+    #[command(
+        after_help = "Examples:\n  posthaste key create shop ingest\n  posthaste key create acme viewer --tenant acme"
+    )]
     Create {
         /// Name of the user or program that uses the key
         name: String,
         /// Role: root, admin, operator, viewer, ingest or orders
         role: String,
+        /// Tenant whose objects the key may see and change [default: all tenants]
+        #[arg(long, value_name = "TENANT")]
+        tenant: Option<String>,
         #[command(flatten)]
         reach: Reach,
     },
@@ -34,10 +39,11 @@ pub(crate) enum KeyCommand {
     },
 }
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 7] = [
     ("ID", "id"),
     ("NAME", "name"),
     ("ROLE", "role"),
+    ("TENANT", "tenant"),
     ("CREATED", "created_at"),
     ("LAST USED", "last_used_at"),
     ("REVOKED", "revoked_at"),
@@ -46,8 +52,12 @@ const COLUMNS: [Column; 6] = [
 impl KeyCommand {
     pub(super) fn call(&self) -> (Call, &Reach) {
         match self {
-            Self::Create { name, role, reach } => {
-                let fields = [("name", name.as_str().into()), ("role", role.as_str().into())];
+            Self::Create { name, role, tenant, reach } => {
+                let fields = [
+                    ("name", name.as_str().into()),
+                    ("role", role.as_str().into()),
+                    ("tenant", tenant.as_deref().into()),
+                ];
                 (Call::post("/v1/keys").fields(fields).show(created), reach)
             }
             Self::List { reach } => {
@@ -61,6 +71,6 @@ impl KeyCommand {
 }
 
 fn created(answer: &Value) -> String {
-    let fields = [("id", "id"), ("name", "name"), ("role", "role"), ("key", "key")];
+    let fields = [("id", "id"), ("name", "name"), ("role", "role"), ("tenant", "tenant"), ("key", "key")];
     table::record(&fields, answer) + "\nStore the key now: it is not shown again.\n"
 }

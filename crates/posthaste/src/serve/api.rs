@@ -103,6 +103,7 @@ impl<S: Stores> Process<'_, S> {
             operations,
             random::fill,
         )
+        .with_attribute_rules(settings.attribute_rules.clone())
         .with_orders(self.intake.clone())
         .with_failed_sign_ins(self.failed_sign_ins.clone())
         .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))

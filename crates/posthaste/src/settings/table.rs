@@ -3,7 +3,7 @@
 //! [`super::Settings`].
 
 use super::kinds::{
-    BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, HostName, Listen, Networks, Number, OneLine,
+    AttributeRuleList, BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, HostName, Listen, Networks, Number, OneLine,
     PathText, Ports, Prefix, ProxyAt, Roles, RootKey, SealingKeyList, ServerAt, ShellCommand, StoredSecrets,
     Time, Unit, UnitTime, UriReference, YesNo,
 };
@@ -85,6 +85,9 @@ table! {
         "Maximum payload size of an event").used_by(API);
     BATCH_EVENTS_MAX: Number = Setting::new("POSTHASTE_BATCH_EVENTS_MAX", "1000", Server, number(1, 10_000),
         "Maximum number of events in one request").used_by(API);
+    ATTRIBUTE_RULES: AttributeRuleList = Setting::optional("POSTHASTE_ATTRIBUTE_RULES", "region=/customer/region", Server,
+        AttributeRuleList,
+        "Attributes to fill from the payload of new events, each as name=/json/pointer").used_by(API);
     TRUSTED_PROXIES: Networks = Setting::new("POSTHASTE_TRUSTED_PROXIES", "127.0.0.0/8,::1/128", Server, Networks,
         "Networks of reverse proxies: trusted to set x-forwarded-for, without a limit of connections per client");
     SHUTDOWN_GRACE: Time = Setting::new("POSTHASTE_SHUTDOWN_GRACE", "20s", Server, ms(0, HOUR_S),

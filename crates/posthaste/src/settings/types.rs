@@ -4,6 +4,7 @@ use super::secret::Secret;
 use crate::database::{DatabaseUrl, ServerUrl};
 use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
+use posthaste_core::attribute_rules::AttributeRules;
 use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::seal::SecretSealer;
@@ -38,6 +39,8 @@ pub(crate) struct Settings {
     /// The names by which receivers know this installation.
     pub(crate) names: InstallationNames,
     pub(crate) limits: LimitSettings,
+    /// The rules that fill attributes of new events from their payloads.
+    pub(crate) attribute_rules: AttributeRules,
     pub(crate) egress: EgressSettings,
     pub(crate) shutdown_grace: Duration,
     pub(crate) log: LogSettings,

@@ -1,7 +1,8 @@
-//! [`Kind`]s of process settings: roles, log filter, log format, file paths and text.
+//! [`Kind`]s of process settings: roles, rules for attributes, log filter, log format, file paths and text.
 
 use super::Kind;
 use crate::settings::{LogFormat, ProcessRole};
+use posthaste_core::attribute_rules::AttributeRules;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -26,6 +27,25 @@ impl Kind for Roles {
 
     fn accepts(&self) -> String {
         format!("all, or a list of {}", ProcessRole::ALL.map(ProcessRole::as_str).join(", "))
+    }
+}
+
+/// Rules that fill attributes of new events from their payloads.
+#[derive(Debug)]
+pub(in crate::settings) struct AttributeRuleList;
+
+impl Kind for AttributeRuleList {
+    type Value = AttributeRules;
+    const METAVAR: &'static str = "RULES";
+    const SEPARATOR: Option<&'static str> = Some(",");
+
+    fn read(&self, text: &str) -> Result<AttributeRules, String> {
+        AttributeRules::parse(text).map_err(|error| format!("{} ({error})", self.accepts()))
+    }
+
+    fn accepts(&self) -> String {
+        "up to 20 rules of the form name=/json/pointer separated by commas, such as region=/customer/region"
+            .to_owned()
     }
 }
 

@@ -12,7 +12,7 @@ use http::Uri;
 use posthaste_core::outcome::Failure;
 use posthaste_core::ports::{
     DeliveryFilter, Examine, Examined, InsightStore as _, PageRequest, ReaderStore as _, StoreResult, Stores,
-    SubscriptionFilter, Survey,
+    SubscriptionFilter, SubscriptionTimeout, Survey,
 };
 use posthaste_core::{EventId, Timestamp};
 use posthaste_services::doctor::{Check, EgressFacts, Status, SystemFacts, examine_page, examine_system};
@@ -134,7 +134,8 @@ pub(crate) async fn examine<S: Stores>(
     let mut checks = Vec::new();
     if with_system {
         let survey = api.insight.survey(api.operations.survey.request(now)).await?;
-        checks = system_checks(api, now, &survey, SUBSCRIPTIONS_MAX).await?;
+        let long_timeouts = api.insight.long_timeouts(api.outgoing.timeouts.max()).await?;
+        checks = system_checks(api, now, &survey, SUBSCRIPTIONS_MAX, Some(&long_timeouts)).await?;
     }
     checks.extend(findings.checks);
     Ok(Diagnosis {
@@ -162,7 +163,7 @@ pub(crate) async fn look<S: Stores>(api: &ApiState<S>) -> Result<Vec<CheckView>,
         Some((survey, _)) => survey,
         None => api.insight.survey(api.operations.survey.request(now)).await?,
     };
-    let checks = system_checks(api, now, &survey, SUBSCRIPTIONS_SHOWN_MAX).await?;
+    let checks = system_checks(api, now, &survey, SUBSCRIPTIONS_SHOWN_MAX, None).await?;
     Ok(checks.into_iter().map(view).collect())
 }
 
@@ -171,6 +172,7 @@ async fn system_checks<S: Stores>(
     now: Timestamp,
     survey: &Survey,
     subscriptions_max: u32,
+    long_timeouts: Option<&[SubscriptionTimeout]>,
 ) -> Result<Vec<Check>, Problem> {
     let operations = &api.operations;
     let processes = api.insight.processes(now.before(telemetry::GONE_AFTER)).await?;
@@ -192,6 +194,8 @@ async fn system_checks<S: Stores>(
         connections: operations.connections.as_ref(),
         warnings: &operations.warnings,
         egress: &egress,
+        long_timeouts,
+        timeout_max: api.outgoing.timeouts.max(),
     }))
 }
 

@@ -147,7 +147,8 @@ pub struct TimeoutError {
 }
 
 impl RequestTimeouts {
-    fn max(&self) -> Duration {
+    /// Returns the longest timeout that the lease allows. A longer one is capped.
+    pub fn max(&self) -> Duration {
         self.lease.saturating_sub(REPORT_TIME).min(TIMEOUT_MAX)
     }
 

@@ -198,6 +198,13 @@ impl SubscriptionHealth {
     }
 }
 
+/// A subscription with its own request timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubscriptionTimeout {
+    pub id: SubscriptionId,
+    pub timeout: Duration,
+}
+
 /// The range of events and orders to examine, in id order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Examine {
@@ -286,6 +293,13 @@ pub trait InsightStore: Send + Sync + 'static {
         counted_max: u32,
         since: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<SubscriptionHealth>>> + Send;
+
+    /// Returns subscriptions with a timeout longer than `longest`, newest first, limited to 100. Only the newest
+    /// [`super::EXAMINED_MAX`] subscriptions are read. Deleted ones are omitted.
+    fn long_timeouts(
+        &self,
+        longest: Duration,
+    ) -> impl Future<Output = StoreResult<Vec<SubscriptionTimeout>>> + Send;
 
     fn explain(&self, id: EventId) -> impl Future<Output = StoreResult<Option<ExplainedEvent>>> + Send;
 

@@ -28,7 +28,7 @@ pub use ingest::{Conflict, IngestRequest, IngestStore, Ingested, RequestOutcome,
 pub use insight::{
     CHANGES_MAX, COUNTED_MAX, DeadTuples, EXPLAINED_MAX, EngineFacts, Examine, Examined, ExplainedDelivery,
     ExplainedEvent, InsightStore, Observed, OldTransaction, RollupWidth, SAGAS_MAX, SubscriptionHealth,
-    Survey, SurveyRequest, Upkeep, Waiting, WriteAheadLog,
+    SubscriptionTimeout, Survey, SurveyRequest, Upkeep, Waiting, WriteAheadLog,
 };
 pub use key::{
     ApiKey, FailedSignIns, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash,

@@ -7,10 +7,11 @@ use super::{Check, counted};
 use crate::clock::ClockStep;
 use crate::telemetry;
 use posthaste_core::Timestamp;
+use posthaste_core::duration;
 use posthaste_core::lane::{Lane, LaneMode};
 use posthaste_core::ports::{
-    DeadTuples, EngineFacts, Observed, OldTransaction, ProcessSeen, ServerFacts, Survey, Upkeep, Waiting,
-    WriteAheadLog,
+    DeadTuples, EngineFacts, Observed, OldTransaction, ProcessSeen, ServerFacts, SubscriptionTimeout, Survey,
+    Upkeep, Waiting, WriteAheadLog,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,6 +39,9 @@ const SLOT_AGE_MAX: u64 = 1_000_000;
 /// fifth of the live rows.
 const DEAD_ROWS_MAX: u64 = 200_000;
 
+/// The maximum number of subscriptions that the check of timeouts lists.
+const TIMEOUTS_LISTED_MAX: usize = 20;
+
 /// The state of the system at one point in time.
 #[derive(Debug)]
 pub struct SystemFacts<'a> {
@@ -60,6 +64,10 @@ pub struct SystemFacts<'a> {
     /// Warnings about the settings of this process.
     pub warnings: &'a [String],
     pub egress: &'a EgressFacts,
+    /// The subscriptions whose timeout is longer than `timeout_max`, or `None` if they were not read.
+    pub long_timeouts: Option<&'a [SubscriptionTimeout]>,
+    /// The longest timeout that the lease allows.
+    pub timeout_max: Duration,
 }
 
 pub fn examine_system(facts: &SystemFacts<'_>) -> Vec<Check> {
@@ -79,6 +87,7 @@ pub fn examine_system(facts: &SystemFacts<'_>) -> Vec<Check> {
         settings(facts.warnings),
         egress(facts.egress),
     ];
+    checks.extend(facts.long_timeouts.map(|found| timeouts(found, facts.timeout_max)));
     checks.extend(upkeep(facts.upkeep));
     checks.extend(facts.server.map(|server| examine_server(server, facts)).unwrap_or_default());
     checks
@@ -252,6 +261,28 @@ fn settings(warnings: &[String]) -> Check {
     }
     let to_do = "change these settings before production use, unless they are intended";
     Check::warning("settings", warnings.join("\n"), to_do)
+}
+
+/// Checks the timeouts of subscriptions. The lease may have been lowered after they were set.
+fn timeouts(found: &[SubscriptionTimeout], timeout_max: Duration) -> Check {
+    let effective = duration::format(timeout_max);
+    if found.is_empty() {
+        return Check::ok("timeouts", format!("no subscription has a timeout longer than {effective}"));
+    }
+    let listed = found.iter().take(TIMEOUTS_LISTED_MAX);
+    let listed: Vec<String> =
+        listed.map(|one| format!("{} ({})", one.id, duration::format(one.timeout))).collect();
+    let rest = match found.len().saturating_sub(TIMEOUTS_LISTED_MAX) {
+        0 => String::new(),
+        more => format!(" and at least {more} more"),
+    };
+    let found = format!(
+        "the lease allows timeouts of up to {effective}, which is used instead of the longer timeout of subscription \
+         {}{rest}",
+        listed.join(", ")
+    );
+    let to_do = "raise POSTHASTE_LEASE to at least 5s more than the longest timeout, or set shorter timeouts";
+    Check::warning("timeouts", found, to_do)
 }
 
 fn upkeep(upkeep: &Upkeep) -> Vec<Check> {

@@ -174,6 +174,7 @@ fn explicit(name: &str) -> Option<Vec<String>> {
             let first = HISTORY - EXAMINED_MAX as i64;
             vec![first.to_string(), HISTORY.to_string(), (posthaste_core::ports::SAGAS_MAX + 1).to_string()]
         }
+        "insight/long_timeouts" => vec!["1000".to_owned(), EXAMINED_MAX.to_string()],
         "insight/explained_attempts" => vec![ids(201, 300)],
         "insight/attempts_of_subscriptions" => vec![numbers(1, 32), LONG_AGO.to_owned(), "300".to_owned()],
         "insight/last_dead_letters" => vec![numbers(1, 32)],

@@ -32,6 +32,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
             numbers(&[live - PAGE, live, i64::from(posthaste_core::ports::SAGAS_MAX) + 1])
         }
         "insight/explained_deliveries" => numbers(&[500, BATCH_ROWS]),
+        "insight/long_timeouts" => numbers(&[1_000, PAGE]),
         "insight/rollups" => numbers(&[10, NOW]),
         "insight/survey_queues" => numbers(&[NOW, 60_000, NOW, NOW]),
         "insight/survey_sagas" | "insight/processes" => numbers(&[NOW]),

@@ -97,6 +97,8 @@ fn checks(change: impl FnOnce(&mut World)) -> Vec<Check> {
         connections: world.demand.as_ref(),
         warnings: &[],
         egress: &crate::doctor::EgressFacts::default(),
+        long_timeouts: None,
+        timeout_max: Duration::ZERO,
     });
     checks.into_iter().filter(|check| SERVER_CHECKS.contains(&check.name)).collect()
 }

@@ -3,11 +3,15 @@
 use super::*;
 use crate::clock::StepDirection;
 use crate::doctor::Status::{self, Ok, Problem, Warning};
-use posthaste_core::WorkerId;
 use posthaste_core::lane::{FAULTS_MAX, RATE_MAX};
+use posthaste_core::{SubscriptionId, WorkerId};
 
 const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
+
+fn timeout(id: i64) -> SubscriptionTimeout {
+    SubscriptionTimeout { id: SubscriptionId::from_store(id), timeout: SECOND * 30 }
+}
 
 struct World {
     survey: Survey,
@@ -18,6 +22,7 @@ struct World {
     processes: Vec<ProcessSeen>,
     upkeep: Upkeep,
     warnings: Vec<String>,
+    long_timeouts: Option<Vec<SubscriptionTimeout>>,
 }
 
 fn seen(role: &str) -> ProcessSeen {
@@ -49,6 +54,7 @@ fn healthy() -> World {
             has_roles: Observed::Seen(true),
         },
         warnings: vec![],
+        long_timeouts: Some(vec![]),
     }
 }
 
@@ -70,6 +76,8 @@ fn check(name: &str, expected: Status, change: impl FnOnce(&mut World)) {
         connections: None,
         warnings: &world.warnings,
         egress: &EgressFacts::default(),
+        long_timeouts: world.long_timeouts.as_deref(),
+        timeout_max: SECOND * 25,
     };
     let checks = examine_system(&facts);
     let failing: Vec<_> = checks.iter().filter(|check| check.status != Ok).collect();
@@ -119,6 +127,8 @@ fn each_fault_is_reported_by_its_own_check() {
     check("clock_steps", Warning, |world| world.clock_step = Some(step(SECOND * 3_600)));
     check("clock_steps", Ok, |world| world.clock_step = Some(step(SECOND * 3_601)));
     check("settings", Warning, |world| world.warnings.push("no key".to_owned()));
+    check("timeouts", Ok, |world| world.long_timeouts = None);
+    check("timeouts", Warning, |world| world.long_timeouts = Some(vec![timeout(1)]));
     check("transactions", Warning, |world| world.upkeep.oldest_transaction = old(301));
     check("transactions", Problem, |world| world.upkeep.oldest_transaction = old(3_601));
     check("transactions", Warning, |world| world.upkeep.oldest_transaction = Observed::Denied);
@@ -135,4 +145,15 @@ fn each_fault_is_reported_by_its_own_check() {
     check("files", Warning, |world| world.upkeep.exposed_files = Observed::Seen(vec!["a.db".to_owned()]));
     check("rights", Warning, |world| world.upkeep.has_roles = Observed::Seen(false));
     check("vacuum", Ok, |world| world.upkeep.dead_tuples = Observed::Seen(vec![tuples(9_000_000, 200_001)]));
+}
+
+#[test]
+fn capped_timeouts_are_listed_with_the_effective_value() {
+    let found: Vec<_> = (1..=22).rev().map(timeout).collect();
+    let check = timeouts(&found[20..], SECOND * 25);
+    let expected = "the lease allows timeouts of up to 25s, which is used instead of the longer timeout of subscription \
+                    2 (30s), 1 (30s)";
+    assert_eq!((check.status, check.found.as_str()), (Warning, expected));
+    let check = timeouts(&found, SECOND * 25);
+    assert!(check.found.ends_with("3 (30s) and at least 2 more"), "{}", check.found);
 }

@@ -12,11 +12,12 @@ use crate::postgres::roles::health;
 use crate::postgres::roles::server;
 use crate::remote::{Call, Fault};
 use posthaste_core::ports::{
-    COUNTED_MAX, DeadTuples, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Observed,
-    OldTransaction, ProcessSeen, Rollup, RollupWidth, ServerFacts, StoreResult, SubscriptionHealth, Survey,
-    SurveyRequest, Upkeep, Waiting,
+    COUNTED_MAX, DeadTuples, EXAMINED_MAX, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore,
+    Observed, OldTransaction, ProcessSeen, Rollup, RollupWidth, ServerFacts, StoreResult, SubscriptionHealth,
+    SubscriptionTimeout, Survey, SurveyRequest, Upkeep, Waiting,
 };
 use posthaste_core::{EventId, SubscriptionId, Timestamp, WorkerId};
+use std::cmp::Reverse;
 use std::time::Duration;
 use tokio_postgres::Row;
 
@@ -85,6 +86,10 @@ impl InsightStore for PostgresInsight {
     ) -> StoreResult<Vec<SubscriptionHealth>> {
         let call = Call::repeatable("reading subscription health");
         self.pool.call(call, |session| health::of(session, &ids, counted_max, since)).await
+    }
+
+    async fn long_timeouts(&self, longest: Duration) -> StoreResult<Vec<SubscriptionTimeout>> {
+        self.pool.call(Call::repeatable("reading timeouts"), |session| long_timeouts(session, longest)).await
     }
 
     async fn explain(&self, id: EventId) -> StoreResult<Option<ExplainedEvent>> {
@@ -167,6 +172,20 @@ async fn processes(mut session: Session, since: Timestamp) -> Result<Vec<Process
         })
     };
     rows.iter().map(seen).collect()
+}
+
+async fn long_timeouts(mut session: Session, longest: Duration) -> Result<Vec<SubscriptionTimeout>, Fault> {
+    let longest_ms = i64::try_from(longest.as_millis()).unwrap_or(i64::MAX);
+    let sql = include_str!("../sql/insight/long_timeouts.sql");
+    let rows = session.read(sql, &[&longest_ms, &i64::from(EXAMINED_MAX)]).await?;
+    let read = |row: &Row| {
+        let timeout_ms = u64::try_from(get::<i32>(row, "timeout_ms")?).unwrap_or_default();
+        let id = SubscriptionId::from_store(get(row, "id")?);
+        Ok(SubscriptionTimeout { id, timeout: Duration::from_millis(timeout_ms) })
+    };
+    let mut found = rows.iter().map(read).collect::<Result<Vec<_>, Fault>>()?;
+    found.sort_by_key(|one| Reverse(one.id));
+    Ok(found)
 }
 
 async fn engine(mut session: Session) -> Result<EngineFacts, Fault> {

@@ -2,14 +2,17 @@
 //! individual rows.
 
 use posthaste_core::ports::{
-    COUNTED_MAX, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Observed, ProcessSeen, Rollup,
-    RollupWidth, ServerFacts, StoreResult, SubscriptionHealth, Survey, SurveyRequest, Upkeep, Waiting,
+    COUNTED_MAX, EXAMINED_MAX, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Observed,
+    ProcessSeen, Rollup, RollupWidth, ServerFacts, StoreResult, SubscriptionHealth, SubscriptionTimeout,
+    Survey, SurveyRequest, Upkeep, Waiting,
 };
 use posthaste_core::{EventId, SubscriptionId, Timestamp, WorkerId};
 use rusqlite::types::Value;
 use rusqlite::vtab::array::Array;
 use rusqlite::{Row, params};
+use std::cmp::Reverse;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
@@ -27,6 +30,7 @@ const SURVEY_QUEUES: &str = include_str!("../sql/insight/survey_queues.sql");
 const SURVEY_SAGAS: &str = include_str!("../sql/insight/survey_sagas.sql");
 const ROLLUPS: &str = include_str!("../sql/insight/rollups.sql");
 const PROCESSES: &str = include_str!("../sql/insight/processes.sql");
+const LONG_TIMEOUTS: &str = include_str!("../sql/insight/long_timeouts.sql");
 const ENGINE: &str = include_str!("../sql/insight/engine.sql");
 
 const ROLE: DbRole = DbRole::Viewer;
@@ -92,6 +96,17 @@ impl InsightStore for SqliteInsight {
         self.0
             .read(ROLE, "reading subscription health", move |session| {
                 health::of(session, &ids, counted_max, since)
+            })
+            .await
+    }
+
+    async fn long_timeouts(&self, longest: Duration) -> StoreResult<Vec<SubscriptionTimeout>> {
+        self.0
+            .read(ROLE, "reading timeouts", move |session| {
+                let longest_ms = i64::try_from(longest.as_millis()).unwrap_or(i64::MAX);
+                let mut found = all(session, LONG_TIMEOUTS, params![longest_ms, EXAMINED_MAX], read_timeout)?;
+                found.sort_by_key(|one| Reverse(one.id));
+                Ok(found)
             })
             .await
     }
@@ -164,6 +179,12 @@ fn read_process(row: &Row<'_>) -> Answer<ProcessSeen> {
         started_at: value::time(row, "started_at")?,
         seen_at: value::time(row, "seen_at")?,
     })
+}
+
+fn read_timeout(row: &Row<'_>) -> Answer<SubscriptionTimeout> {
+    let timeout_ms: u32 = get(row, "timeout_ms")?;
+    let id = SubscriptionId::from_store(get(row, "id")?);
+    Ok(SubscriptionTimeout { id, timeout: Duration::from_millis(timeout_ms.into()) })
 }
 
 fn engine(session: &Session<'_>) -> Answer<EngineFacts> {

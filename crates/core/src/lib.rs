@@ -41,6 +41,7 @@ pub mod signature;
 pub mod subscription;
 pub mod tenant;
 pub mod time;
+pub mod verification;
 
 pub use ids::{
     AuditId, DeadLetterId, EventId, JobId, KeyId, LeaseToken, OperatorAuditId, OrderId, SagaId, SecretRef,

@@ -132,6 +132,8 @@ fn settings(values: &Values, open: &[IpNet]) -> Result<Settings, Problem> {
             proxy: values.get(&t::EGRESS_PROXY),
             ca_file: values.get(&t::CA_FILE),
         },
+        verification_methods: values.value(&t::VERIFICATION_METHODS)?,
+        webhook_origin: values.get(&t::WEBHOOK_ORIGIN),
         shutdown_grace: values.value(&t::SHUTDOWN_GRACE)?,
         log: LogSettings { filter: values.value(&t::LOG)?, format: values.value(&t::LOG_FORMAT)? },
         broker: BrokerSettings {
@@ -179,6 +181,7 @@ fn outbox(values: &Values) -> Result<OutboxSettings, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use posthaste_core::verification::VerificationMethods;
 
     #[test]
     fn defaults_match_those_of_core() {
@@ -186,6 +189,7 @@ mod tests {
         assert_eq!(settings.retry, RetryPolicy::WEBHOOK);
         assert_eq!(settings.outbox.retry, OrderRetryPolicy::ORDER);
         assert_eq!(settings.egress.policy, EgressPolicy::default());
+        assert_eq!(settings.verification_methods, VerificationMethods::default());
         assert_eq!(settings.roles.len(), ProcessRole::ALL.len());
         assert_eq!(settings.warnings().len(), 1);
     }

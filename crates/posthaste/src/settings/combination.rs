@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use posthaste_core::duration;
 use posthaste_core::job::REPORT_TIME;
 use posthaste_core::retry::{ORDER_BACKOFF_MAX, OrderRetryPolicy, RETRY_AFTER_MAX};
+use posthaste_core::subscription::VerificationMethod;
 use posthaste_services::egress::{Blocked, OwnAddresses};
 use posthaste_services::seal::PlainSecrets;
 use std::time::Duration;
@@ -24,6 +25,7 @@ pub(super) fn check(values: &Values, open: &[IpNet], problems: &mut Vec<Problem>
         ledger_and_retries(values),
         broker_and_egress(values, open),
         sealed_and_key(values),
+        methods_and_origin(values),
     ];
     problems.extend(rules.into_iter().flatten());
     problems.extend(embedded_and_logins(values));
@@ -116,6 +118,15 @@ fn sealed_and_key(values: &Values) -> Option<Problem> {
     let why = "signing secrets cannot be encrypted without a key; create one with: openssl rand -hex 32";
     let fits = !handles || !refuses || values.given(t::SECRET_KEY.about.env).is_some();
     (!fits).then(|| conflict(values, &t::SECRETS, &t::SECRET_KEY, why))
+}
+
+/// Checks that at least one method of verification can be used. `cloudevents` needs an origin.
+fn methods_and_origin(values: &Values) -> Option<Problem> {
+    let methods = values.get(&t::VERIFICATION_METHODS)?;
+    let fits = methods.as_slice() != [VerificationMethod::Cloudevents]
+        || values.given(t::WEBHOOK_ORIGIN.about.env).is_some();
+    let why = "the method cloudevents cannot be used without an origin; set it, or list another method";
+    (!fits).then(|| conflict(values, &t::VERIFICATION_METHODS, &t::WEBHOOK_ORIGIN, why))
 }
 
 /// Checks that no logins are set for the embedded database. Logins without a database URL imply PostgreSQL.
@@ -217,6 +228,8 @@ mod tests {
                 ("POSTHASTE_SECRET_KEY", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"),
             ],
             &[("POSTHASTE_SECRETS", "sealed"), ("POSTHASTE_ROLES", "router,orchestrator,cleaner,outbox")],
+            &[("POSTHASTE_VERIFICATION_METHODS", "cloudevents,asserted")],
+            &[("POSTHASTE_VERIFICATION_METHODS", "cloudevents"), ("POSTHASTE_WEBHOOK_ORIGIN", "a.example")],
         ] {
             assert_eq!(check(variables), Vec::<String>::new(), "{variables:?}");
         }
@@ -332,6 +345,13 @@ mod tests {
             (
                 &[("POSTHASTE_SECRETS", "sealed"), ("POSTHASTE_ROLES", "worker")],
                 ["POSTHASTE_SECRETS=sealed", "POSTHASTE_SECRET_KEY: signing secrets cannot be encrypted"],
+            ),
+            (
+                &[("POSTHASTE_VERIFICATION_METHODS", "cloudevents")],
+                [
+                    "POSTHASTE_VERIFICATION_METHODS=cloudevents",
+                    "POSTHASTE_WEBHOOK_ORIGIN: the method cloudevents cannot be used without an origin",
+                ],
             ),
         ] {
             let messages = check(variables);

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 pub(super) use access::{DatabaseAt, Prefix, RootKey, SealingKeyList, ServerAt, StoredSecrets};
 pub(super) use network::{BrokerAt, Headers, HostName, Listen, Networks, Ports, ProxyAt, UriReference};
-pub(super) use process::{AttributeRuleList, Filter, Format, OneLine, PathText, Roles, ShellCommand};
+pub(super) use process::{
+    AttributeRuleList, Filter, Format, Methods, OneLine, PathText, Roles, ShellCommand,
+};
 
 /// A duration, such as `30s`.
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 //! [`super::Settings`].
 
 use super::kinds::{
-    AttributeRuleList, BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, HostName, Listen, Networks, Number, OneLine,
-    PathText, Ports, Prefix, ProxyAt, Roles, RootKey, SealingKeyList, ServerAt, ShellCommand, StoredSecrets,
-    Time, Unit, UnitTime, UriReference, YesNo,
+    AttributeRuleList, BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, HostName, Listen, Methods,
+    Networks, Number, OneLine, PathText, Ports, Prefix, ProxyAt, Roles, RootKey, SealingKeyList, ServerAt,
+    ShellCommand, StoredSecrets, Time, Unit, UnitTime, UriReference, YesNo,
 };
 use super::setting::Group::{Database, Deliveries, Egress, Logs, Orders, Server};
 use super::setting::Shown::{Hidden, PlainUrl, WithoutLogin, WithoutPassword};
@@ -173,6 +173,8 @@ table! {
         .shown(WithoutLogin).used_by(SENDING);
     CA_FILE: PathText = Setting::optional("POSTHASTE_CA_FILE", "/etc/ssl/our-ca.pem", Egress, PathText,
         "Additional certificate authorities to trust, as a PEM file").used_by(SENDING);
+    VERIFICATION_METHODS: Methods = Setting::new("POSTHASTE_VERIFICATION_METHODS", "challenge,cloudevents", Egress,
+        Methods, "Allowed ways to verify callback URLs; with asserted, an administrator vouches for a URL").used_by(API);
 
     BROKER_URL: BrokerAt = Setting::optional("POSTHASTE_BROKER_URL", "https://broker.example/orders", Orders, BrokerAt,
         "URL of the broker; orders are refused if it is not set").shown(PlainUrl).used_by(API_AND_OUTBOX);

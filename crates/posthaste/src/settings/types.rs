@@ -6,6 +6,7 @@ use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 use posthaste_core::attribute_rules::AttributeRules;
 use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
+use posthaste_core::verification::VerificationMethods;
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::seal::SecretSealer;
 use posthaste_services::sender::EgressProxy;
@@ -42,6 +43,9 @@ pub(crate) struct Settings {
     /// The rules that fill attributes of new events from their payloads.
     pub(crate) attribute_rules: AttributeRules,
     pub(crate) egress: EgressSettings,
+    pub(crate) verification_methods: VerificationMethods,
+    /// The value of `WebHook-Request-Origin`. `None` if it is not sent.
+    pub(crate) webhook_origin: Option<String>,
     pub(crate) shutdown_grace: Duration,
     pub(crate) log: LogSettings,
     pub(crate) broker: BrokerSettings,

@@ -46,6 +46,13 @@ impl Exchange {
         self.headers.as_ref()?.get(name)
     }
 
+    /// Returns all values of a header of the response, in their order. Invalid UTF-8 is replaced.
+    pub fn header_values(&self, name: &HeaderName) -> Vec<String> {
+        let headers = self.headers.as_deref();
+        let values = headers.into_iter().flat_map(|headers| headers.get_all(name));
+        values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
+    }
+
     /// Returns the reason why there was no valid response, or `None` if there was one.
     pub const fn broker_fault(&self) -> Option<BrokerFault> {
         let AttemptOutcome::Failed { failure, status: None, .. } = self.outcome else { return None };

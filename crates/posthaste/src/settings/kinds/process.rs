@@ -1,8 +1,11 @@
-//! [`Kind`]s of process settings: roles, rules for attributes, log filter, log format, file paths and text.
+//! [`Kind`]s of process settings: roles, rules for attributes, methods of verification, log filter, log format, file
+//! paths and text.
 
 use super::Kind;
 use crate::settings::{LogFormat, ProcessRole};
 use posthaste_core::attribute_rules::AttributeRules;
+use posthaste_core::subscription::VerificationMethod;
+use posthaste_core::verification::VerificationMethods;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -46,6 +49,24 @@ impl Kind for AttributeRuleList {
     fn accepts(&self) -> String {
         "up to 20 rules of the form name=/json/pointer separated by commas, such as region=/customer/region"
             .to_owned()
+    }
+}
+
+/// A list of methods of verification.
+#[derive(Debug)]
+pub(in crate::settings) struct Methods;
+
+impl Kind for Methods {
+    type Value = VerificationMethods;
+    const METAVAR: &'static str = "METHODS";
+    const SEPARATOR: Option<&'static str> = Some(",");
+
+    fn read(&self, text: &str) -> Result<VerificationMethods, String> {
+        VerificationMethods::parse(text).ok_or_else(|| self.accepts())
+    }
+
+    fn accepts(&self) -> String {
+        format!("a list of {}", VerificationMethod::ALL.map(VerificationMethod::as_str).join(", "))
     }
 }
 
@@ -188,6 +209,16 @@ mod tests {
         assert_eq!(check("worker, router,worker"), Ok(vec!["router", "worker"]));
         for text in ["", "none", "all,api", "router,", "Router", "router worker"] {
             assert!(check(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn methods_are_known_and_not_empty() {
+        let methods = Methods.read("asserted, cloudevents").expect("methods");
+        assert_eq!(methods.as_slice(), [VerificationMethod::Asserted, VerificationMethod::Cloudevents]);
+        for text in ["", "all", "challenge,", "Challenge"] {
+            let expected = "a list of challenge, cloudevents, asserted";
+            assert_eq!(Methods.read(text), Err(expected.to_owned()), "{text}");
         }
     }
 

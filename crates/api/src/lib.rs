@@ -40,4 +40,4 @@ pub use openapi::document;
 pub use peer::{PeerAddress, TrustedProxies};
 pub use process_metrics::BuildInfo;
 pub use router::{health_router, router};
-pub use state::{ApiState, Limits, Operations, Outgoing};
+pub use state::{ApiState, Limits, Operations, Outgoing, VerificationOptions};

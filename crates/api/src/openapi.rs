@@ -20,6 +20,7 @@ use posthaste_core::lane::LaneMode;
 use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::{KeyRole, Stage, Verified};
 use posthaste_core::saga::SagaStatus;
+use posthaste_core::subscription::VerificationMethod;
 use posthaste_services::doctor::Status;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -76,7 +77,7 @@ const KEY_SCHEME_DESCRIPTION: &str = "An API key in the header `Authorization: B
         subscriptions::public_keys::show,
         subscriptions::rotation::rotate_secret,
         subscriptions::reseal::reseal_secrets,
-        subscriptions::challenge::verify,
+        subscriptions::verification::verify,
         subscriptions::challenge::test,
         subscriptions::preview::preview,
         deliveries::list,
@@ -149,6 +150,7 @@ fn name_values(components: &mut Components) {
     let lane = [Open, Throttled, OneAtATime, Paused].map(LaneMode::as_str).to_vec();
     let orders = OrderStatus::ALL.map(OrderStatus::as_str).to_vec();
     let roles = KeyRole::ALL.map(KeyRole::as_str).to_vec();
+    let methods = VerificationMethod::ALL.map(VerificationMethod::as_str).to_vec();
     let reasons = [
         Unmatched::CreatedLater,
         Unmatched::Deleted,
@@ -169,6 +171,8 @@ fn name_values(components: &mut Components) {
         ("KeyView", "role", roles.clone()),
         ("NewKey", "role", roles),
         ("NotMatched", "reason", reasons),
+        ("VerificationRequest", "method", methods.clone()),
+        ("Verified", "method", methods),
         ("CheckView", "status", [Status::Ok, Status::Warning, Status::Problem].map(Status::as_str).to_vec()),
         ("StageView", "stage", Stage::ALL.map(Stage::as_str).to_vec()),
         ("Stats", "window", vec!["1h", "24h"]),

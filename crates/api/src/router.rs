@@ -28,6 +28,7 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
     let scoped = |needs, methods| guarded(&api, needs, BoundKeys::Scoped, methods);
     let tenant_viewer = |methods| scoped(KeyRole::Viewer, methods);
     let tenant_ingest = |methods| scoped(KeyRole::Ingest, methods);
+    let tenant_admin = |methods| scoped(KeyRole::Admin, methods);
     let tenant_operator = |methods| scoped(KeyRole::Operator, methods);
     let unscoped = |needs, methods| guarded(&api, needs, BoundKeys::Refused, methods);
     let viewer = |methods| unscoped(KeyRole::Viewer, methods);
@@ -43,24 +44,24 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
         .route("/v1/events/{id}/explain", tenant_viewer(get(explain::show)))
         .route(
             "/v1/subscriptions",
-            viewer(get(subscriptions::list)).merge(admin(post(subscriptions::create))),
+            tenant_viewer(get(subscriptions::list)).merge(tenant_admin(post(subscriptions::create))),
         )
         .route(
             "/v1/subscriptions/{id}",
-            viewer(get(subscriptions::show))
-                .merge(admin(patch(subscriptions::update).merge(delete(subscriptions::remove)))),
+            tenant_viewer(get(subscriptions::show))
+                .merge(tenant_admin(patch(subscriptions::update).merge(delete(subscriptions::remove)))),
         )
         .route(
             "/v1/subscriptions/uid/{uid}",
-            viewer(get(subscriptions::replacement::show))
-                .merge(admin(put(subscriptions::replacement::replace))),
+            tenant_viewer(get(subscriptions::replacement::show))
+                .merge(tenant_admin(put(subscriptions::replacement::replace))),
         )
-        .route("/v1/subscriptions/match", viewer(get(subscriptions::matching::list)))
+        .route("/v1/subscriptions/match", tenant_viewer(get(subscriptions::matching::list)))
         .route("/.well-known/posthaste/keys/{fingerprint}", get(subscriptions::public_keys::show))
         .route("/v1/subscriptions/reseal-secrets", admin(post(subscriptions::reseal_secrets)))
-        .route("/v1/subscriptions/{id}/verify", admin(post(subscriptions::verify)))
-        .route("/v1/subscriptions/{id}/rotate-secret", admin(post(subscriptions::rotate_secret)))
-        .route("/v1/subscriptions/{id}/test", admin(post(subscriptions::test)))
+        .route("/v1/subscriptions/{id}/verify", tenant_admin(post(subscriptions::verify)))
+        .route("/v1/subscriptions/{id}/rotate-secret", tenant_admin(post(subscriptions::rotate_secret)))
+        .route("/v1/subscriptions/{id}/test", tenant_admin(post(subscriptions::test)))
         .route("/v1/subscriptions/{id}/preview", tenant_admin(post(subscriptions::preview::preview)))
         .route("/v1/deliveries", tenant_viewer(get(deliveries::list)))
         .route("/v1/deliveries/{id}", tenant_viewer(get(deliveries::show)))

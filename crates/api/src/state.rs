@@ -13,6 +13,8 @@ use posthaste_core::attribute_rules::AttributeRules;
 use posthaste_core::job::RequestTimeouts;
 use posthaste_core::order::Order;
 use posthaste_core::ports::{IngestRequest, KeyHash, ReaderStore as _, RequestOutcome, Stores, Submission};
+use posthaste_core::subscription::VerificationMethod;
+use posthaste_core::verification::VerificationMethods;
 use posthaste_services::batcher::Batcher;
 use posthaste_services::clock::Clock;
 use posthaste_services::doctor::ConnectionDemand;
@@ -81,6 +83,23 @@ pub struct Outgoing {
     pub timeouts: RequestTimeouts,
 }
 
+/// How callback URLs may be verified.
+#[derive(Debug, Clone, Default)]
+pub struct VerificationOptions {
+    pub methods: VerificationMethods,
+    /// The host name that identifies this sender in the handshake of CloudEvents. `None` if there is none, which makes
+    /// the handshake impossible.
+    pub origin: Option<String>,
+}
+
+impl VerificationOptions {
+    /// Returns the allowed methods that can be used, in their order.
+    pub(crate) fn usable(&self) -> impl Iterator<Item = VerificationMethod> {
+        let methods = self.methods.as_slice().iter().copied();
+        methods.filter(|method| *method != VerificationMethod::Cloudevents || self.origin.is_some())
+    }
+}
+
 /// Information about this process for `/v1/system` and `/v1/doctor` that is not in the store.
 #[derive(Debug, Clone)]
 pub struct Operations {
@@ -114,6 +133,7 @@ pub struct ApiState<S: Stores> {
     pub(crate) wake_ups: WakeUps,
     pub(crate) outgoing: Outgoing,
     pub(crate) outgoing_slots: Semaphore,
+    pub(crate) verification: VerificationOptions,
     pub(crate) examinations: Semaphore,
     pub(crate) limits: Limits,
     /// The rules that fill the attributes of new events.
@@ -170,6 +190,7 @@ impl<S: Stores> ApiState<S> {
             wake_ups,
             outgoing,
             outgoing_slots: Semaphore::new(OUTGOING_MAX),
+            verification: VerificationOptions::default(),
             examinations: Semaphore::new(EXAMINATIONS_MAX),
             limits,
             attribute_rules: AttributeRules::default(),
@@ -199,6 +220,13 @@ impl<S: Stores> ApiState<S> {
     #[must_use]
     pub fn with_attribute_rules(mut self, rules: AttributeRules) -> Self {
         self.attribute_rules = rules;
+        self
+    }
+
+    /// Sets how callback URLs may be verified.
+    #[must_use]
+    pub fn with_verification(mut self, options: VerificationOptions) -> Self {
+        self.verification = options;
         self
     }
 

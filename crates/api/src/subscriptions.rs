@@ -1,7 +1,7 @@
 //! Lists, creates, changes and deletes subscriptions. A secret is returned only when it is created or rotated.
 //! [`body`] and [`view`] define the JSON, [`edit`] and [`request`] apply a change, and [`replacement`] creates or replaces
-//! a subscription by its uid. [`challenge`] sends requests to receivers, [`rotation`] replaces a secret, [`reseal`]
-//! encrypts all secrets again, and [`matching`] shows which subscriptions match an event.
+//! a subscription by its uid. [`challenge`] sends requests to receivers, [`verification`] verifies URLs, [`rotation`]
+//! replaces a secret, [`reseal`] encrypts all secrets again, and [`matching`] shows which subscriptions match an event.
 
 mod body;
 pub(crate) mod challenge;
@@ -14,6 +14,7 @@ pub(crate) mod replacement;
 mod request;
 pub(crate) mod reseal;
 pub(crate) mod rotation;
+pub(crate) mod verification;
 mod view;
 
 use crate::auth::Scope;
@@ -40,10 +41,11 @@ use posthaste_core::ports::{
 use posthaste_core::subscription::{Secrets, Standing, Subscription};
 use posthaste_core::tenant::Tenant;
 
-pub(crate) use challenge::{test, verify};
+pub(crate) use challenge::test;
 pub(crate) use preconditions::Preconditions;
 pub(crate) use reseal::reseal_secrets;
 pub(crate) use rotation::{rotate, rotate_secret};
+pub(crate) use verification::verify;
 pub(crate) use view::SubscriptionView;
 
 pub(crate) const LIST: &str = "subscriptions";

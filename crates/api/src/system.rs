@@ -23,6 +23,7 @@ const SEEN_WITHIN: Duration = Duration::from_secs(3_600);
         "host": "db1.example.com", "port": 5432, "standby": false,
         "tls": {"in_use": true, "version": "TLSv1.3", "verified": "host", "expires": "2026-06-30T12:00:00.000000Z"}
     },
+    "verification_methods": ["challenge", "cloudevents"],
     "processes": [{
         "process_id": "host-1", "role": "router", "version": "0.1.0", "started_at": "2026-01-31T11:00:00.000000Z",
         "seen_at": "2026-01-31T11:59:58.000000Z", "age_s": 2.0, "running": true
@@ -39,6 +40,8 @@ pub(crate) struct System {
     pub(crate) engine: EngineView,
     /// The database server that this process is connected to; null with SQLite, which has no server.
     pub(crate) database: Option<DatabaseView>,
+    /// The methods by which callback URLs may be verified (`POSTHASTE_VERIFICATION_METHODS`).
+    pub(crate) verification_methods: Vec<&'static str>,
     /// One entry per role of each process that reported within the last hour.
     pub(crate) processes: Vec<ProcessView>,
 }
@@ -150,6 +153,7 @@ pub(crate) async fn read<S: Stores>(api: &ApiState<S>) -> Result<System, Problem
         schema_version: engine.schema_version,
         engine: EngineView { name: engine.name, version: engine.version, bytes: engine.bytes },
         database: server.map(DatabaseView::from),
+        verification_methods: api.verification.methods.as_slice().iter().map(|one| one.as_str()).collect(),
         processes: processes.into_iter().map(view).collect(),
     })
 }

@@ -20,7 +20,7 @@ use posthaste_core::ports::KeyRole;
 use posthaste_core::request::{AuthInput, RequestHeadersInput};
 use posthaste_core::saga::SagaStatus;
 use posthaste_core::signature::{Ed25519Key, Signatures, SigningSecret};
-use posthaste_core::subscription::Standing;
+use posthaste_core::subscription::{Standing, VerificationMethod};
 use posthaste_core::tenant::{TENANT_CHARS_MAX, Tenant};
 use posthaste_core::{DeadLetterId, EventId, SubscriptionId, Timestamp};
 use serde::de::DeserializeOwned;
@@ -277,7 +277,7 @@ macro_rules! one_of_words {
     )*};
 }
 
-one_of_words!(SagaStatus, OrderStatus, Standing, AuditAction, KeyRole);
+one_of_words!(SagaStatus, OrderStatus, Standing, AuditAction, KeyRole, VerificationMethod);
 
 impl Value for bool {
     fn read(name: &str, json: &str) -> Result<Self, String> {

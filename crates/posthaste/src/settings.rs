@@ -133,7 +133,6 @@ fn settings(values: &Values, open: &[IpNet]) -> Result<Settings, Problem> {
             ca_file: values.get(&t::CA_FILE),
         },
         verification_methods: values.value(&t::VERIFICATION_METHODS)?,
-        webhook_origin: values.get(&t::WEBHOOK_ORIGIN),
         shutdown_grace: values.value(&t::SHUTDOWN_GRACE)?,
         log: LogSettings { filter: values.value(&t::LOG)?, format: values.value(&t::LOG_FORMAT)? },
         broker: BrokerSettings {

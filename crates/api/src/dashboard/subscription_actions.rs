@@ -10,6 +10,7 @@ use crate::auth::Scope;
 use crate::fields::Fields;
 use crate::problem::Problem;
 use crate::state::{Api, ApiState};
+use crate::subscriptions::verification::{self, Verified};
 use crate::subscriptions::{self, Preconditions, challenge, subscription_id};
 use askama::Template;
 use axum::Extension;
@@ -18,6 +19,7 @@ use axum::response::{IntoResponse as _, Redirect};
 use http::StatusCode;
 use posthaste_core::audit::Actor;
 use posthaste_core::ports::Stores;
+use posthaste_core::subscription::VerificationMethod;
 use serde_json::Value;
 
 #[derive(Debug, Template)]
@@ -56,16 +58,13 @@ pub(crate) async fn verify<S: Stores>(
     State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Extension(by): Extension<Actor>,
-    Extension(_form): Extension<Form>,
+    Extension(form): Extension<Form>,
     Path(id): Path<String>,
 ) -> Shown {
-    subscriptions::check_scope(&api, &visitor.scope, subscription_id(&id)?).await?;
-    let outcome = challenge::challenge(&api, by, subscription_id(&id)?).await?;
-    let response = response_text(outcome.response_status, outcome.error_code.as_deref(), outcome.duration_ms);
-    let text = match outcome.reason {
-        None => format!("Verified: the receiver returned the challenge ({response})"),
-        Some(reason) => format!("Not verified: {reason} ({response})"),
-    };
+    let body = Value::Object(form.as_body(&["method"], &[])).to_string();
+    let fields = Fields::parse(&body)?;
+    let outcome = verification::verify_url(&api, by, &visitor.scope, subscription_id(&id)?, fields).await?;
+    let text = verification_text(&outcome);
     let subscription = subscriptions::find_one(&api, &visitor.scope, &id).await?;
     let result = ActionResult { text, is_good: outcome.verified, body: None };
     show_result(&api, visitor, subscription, result).await
@@ -87,6 +86,26 @@ pub(crate) async fn test<S: Stores>(
     let subscription = subscriptions::find_one(&api, &visitor.scope, &id).await?;
     let result = ActionResult { text, is_good: outcome.delivered, body: outcome.response_body };
     show_result(&api, visitor, subscription, result).await
+}
+
+fn verification_text(outcome: &Verified) -> String {
+    let response = response_text(outcome.response_status, outcome.error_code.as_deref(), outcome.duration_ms);
+    match (&outcome.reason, outcome.method) {
+        (Some(reason), VerificationMethod::Asserted) => format!("Not verified: {reason}"),
+        (Some(reason), VerificationMethod::Challenge | VerificationMethod::Cloudevents) => {
+            format!("Not verified: {reason} ({response})")
+        }
+        (None, VerificationMethod::Challenge) => {
+            format!("Verified: the receiver returned the challenge ({response})")
+        }
+        (None, VerificationMethod::Cloudevents) => {
+            let rate = outcome.allowed_per_second.map(|rate| format!(", at most {rate} requests per second"));
+            format!("Verified: the receiver allows our origin{} ({response})", rate.unwrap_or_default())
+        }
+        (None, VerificationMethod::Asserted) => {
+            "Verified: you vouch for the URL, and the receiver was not asked".to_owned()
+        }
+    }
 }
 
 fn response_text(status: Option<u16>, code: Option<&str>, duration_ms: u64) -> String {

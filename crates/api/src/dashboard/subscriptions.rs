@@ -19,7 +19,7 @@ use axum::extract::{Path, State};
 use http::Uri;
 use posthaste_core::health::{self, Attempts, Within};
 use posthaste_core::ports::{InsightStore as _, Stores, SubscriptionHealth};
-use posthaste_core::subscription::Standing;
+use posthaste_core::subscription::{Standing, VerificationMethod};
 use posthaste_core::{SubscriptionId, Timestamp};
 use std::time::Duration;
 
@@ -157,7 +157,17 @@ async fn load_rows<S: Stores>(
 struct SubscriptionPage {
     layout: Layout,
     one: SubscriptionRow,
+    /// The methods by which the URL can be verified, the default first.
+    methods: Vec<VerificationMethod>,
     result: Option<ActionResult>,
+}
+
+/// Returns the methods of verification that can be used, the default first.
+fn usable_methods<S: Stores>(api: &ApiState<S>) -> Vec<VerificationMethod> {
+    let default = api.verification.methods.default_method();
+    let mut methods: Vec<VerificationMethod> = api.verification.usable().collect();
+    methods.sort_by_key(|method| *method != default);
+    methods
 }
 
 /// The result of a submitted form.
@@ -187,7 +197,8 @@ pub(crate) async fn show<S: Stores>(
         found => found?,
     };
     let one = load_row(&api, subscription).await?;
-    write(&SubscriptionPage { layout: Layout::of(visitor, HERE), one, result: None })
+    let methods = usable_methods(&api);
+    write(&SubscriptionPage { layout: Layout::of(visitor, HERE), one, methods, result: None })
 }
 
 /// Shows the page of a subscription with the result of a submitted form.
@@ -198,7 +209,8 @@ pub(crate) async fn show_result<S: Stores>(
     result: ActionResult,
 ) -> Shown {
     let one = load_row(api, subscription).await?;
-    write(&SubscriptionPage { layout: Layout::of(visitor, HERE), one, result: Some(result) })
+    let methods = usable_methods(api);
+    write(&SubscriptionPage { layout: Layout::of(visitor, HERE), one, methods, result: Some(result) })
 }
 
 /// Loads the delivery health of one subscription for the last day.

@@ -1,5 +1,5 @@
-//! Sends requests to receivers: the challenge that verifies a URL, and test events. Both are signed like deliveries and
-//! subject to the same address policy.
+//! Sends signed requests to receivers: test events, and the challenges of [`super::verification`]. Both are signed like
+//! deliveries and subject to the same address policy.
 
 use super::{check_scope, not_found, subscription_id};
 use crate::auth::Scope;
@@ -7,71 +7,25 @@ use crate::problem::{Problem, ProblemKind};
 use crate::query::ok;
 use crate::state::{Api, ApiResult, ApiState, Outgoing};
 use crate::time::Utc;
-use axum::Extension;
 use axum::extract::{Path, State};
 use bytes::Bytes;
 use posthaste_core::attributes::Attributes;
-use posthaste_core::audit::Actor;
 use posthaste_core::event::EventType;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
-use posthaste_core::ports::{Stage, Stores, SubscriptionStore as _, Verification};
-use posthaste_core::subscription::{CallbackUrl, SecretColumn, Secrets, Subscription, VerificationMethod};
+use posthaste_core::ports::{Stores, SubscriptionStore as _};
+use posthaste_core::subscription::{CallbackUrl, Secrets, Subscription};
 use posthaste_core::{SubscriptionId, Timestamp};
 use posthaste_services::seal::UnsealError;
 use posthaste_services::sender::{Exchange, ReadUpTo};
 use posthaste_services::webhook_request::{
     OpenError, OpenedRequest, RequestParts, WebhookMessage, WebhookSender,
 };
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer, Serialize};
-use subtle::ConstantTimeEq as _;
+use serde::Serialize;
 use utoipa::ToSchema;
 
-const VERIFICATION: &str = "posthaste.verification";
 const TEST: &str = "posthaste.test";
-/// The maximum size of a response to a challenge, in bytes. Longer responses cannot be an echo.
-const ECHO_BYTES_MAX: usize = 4_096;
 /// The maximum number of bytes of a test response that are returned: enough for an error message.
 const SHOWN_BYTES_MAX: usize = 1_024;
-
-#[derive(Debug, Serialize)]
-struct Challenge<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    challenge: &'a str,
-}
-
-/// A receiver's response to a [`Challenge`].
-#[derive(Debug, Deserialize)]
-struct Echo {
-    challenge: String,
-    /// Whether the response has a field `type`. Such a receiver echoes every request, which does not prove consent.
-    #[serde(rename = "type", default, deserialize_with = "is_there")]
-    has_type: bool,
-}
-
-fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    IgnoredAny::deserialize(deserializer).map(|IgnoredAny| true)
-}
-
-/// The result of a challenge.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({
-    "verified": false, "response_status": 404, "error_code": "HTTP_404",
-    "reason": "the receiver returned status 404 instead of 2xx", "duration_ms": 12
-}))]
-pub(crate) struct Verified {
-    /// Whether the URL is now verified.
-    pub(crate) verified: bool,
-    /// The HTTP status of the receiver's response; null if there was none.
-    pub(crate) response_status: Option<u16>,
-    /// The error code of the request; null if it succeeded.
-    pub(crate) error_code: Option<String>,
-    /// The reason why the URL is not verified; null if it is.
-    pub(crate) reason: Option<String>,
-    /// The duration of the request, in milliseconds.
-    pub(crate) duration_ms: u64,
-}
 
 #[derive(Debug, Serialize)]
 struct TestEvent {
@@ -100,87 +54,6 @@ pub(crate) struct Tested {
     pub(crate) duration_ms: u64,
     /// The first 1,024 bytes of the receiver's response, with invalid UTF-8 replaced. Not stored.
     pub(crate) response_body: Option<String>,
-}
-
-#[utoipa::path(
-    post,
-    path = "/v1/subscriptions/{id}/verify",
-    tag = "subscriptions",
-    operation_id = "verify_subscription",
-    summary = "Verify the URL of a subscription",
-    description = "Sends a challenge to the callback URL, and marks it as verified if the receiver returns it.",
-    security(("api_key" = ["admin"])),
-    params(("id" = i64, Path, description = "The id of the subscription.")),
-    responses((status = 200, description = "The result, also if the receiver did not pass", body = Verified)),
-)]
-pub(crate) async fn verify<S: Stores>(
-    State(api): Api<S>,
-    Extension(by): Extension<Actor>,
-    Extension(scope): Extension<Scope>,
-    Path(text): Path<String>,
-) -> ApiResult {
-    check_scope(&api, &scope, subscription_id(&text)?).await?;
-    ok(&challenge(&api, by, subscription_id(&text)?).await?)
-}
-
-/// Sends a challenge, and marks the URL as verified if the receiver returns the challenge.
-pub(crate) async fn challenge<S: Stores>(
-    api: &ApiState<S>,
-    by: Actor,
-    id: SubscriptionId,
-) -> Result<Verified, Problem> {
-    let (subscription, secrets) = api.subscriptions.load_subscription(id).await?.ok_or_else(not_found)?;
-    let challenge = format!("{:032x}", u128::from_be_bytes(api.draw()));
-    let body = written(&Challenge { kind: VERIFICATION, challenge: &challenge })?;
-    let answer = ReadUpTo::Body { bytes_max: ECHO_BYTES_MAX };
-    let message = Message { kind: VERIFICATION, body, answer, in_envelope: false };
-    let exchange = send(api, &subscription, &secrets, message).await?;
-    let mut reason = why_not(&exchange, &challenge);
-    if reason.is_none() {
-        if mark_verified(api, by, &subscription, &secrets).await? {
-            api.wake_ups.wake(Stage::Admission);
-        } else {
-            let changed = "the URL or the secret changed during the challenge, or the subscription was deleted: \
-                           verify it again";
-            reason = Some(changed.to_owned());
-        }
-    }
-    Ok(Verified {
-        verified: reason.is_none(),
-        response_status: exchange.status(),
-        error_code: exchange.outcome.code().map(|code| code.to_string()),
-        reason,
-        duration_ms: millis(&exchange),
-    })
-}
-
-/// Marks the URL as verified, if it and the secret are still those of the challenge. Returns whether it was marked.
-async fn mark_verified<S: Stores>(
-    api: &ApiState<S>,
-    by: Actor,
-    challenged: &Subscription,
-    secrets: &Secrets,
-) -> Result<bool, Problem> {
-    let (id, now) = (challenged.id, api.clock.now());
-    let verification = |secret| Verification {
-        callback_url: challenged.callback_url.clone(),
-        secret,
-        method: VerificationMethod::Challenge,
-        allowed_per_minute: None,
-    };
-    let first = verification(secrets.current.clone());
-    if api.subscriptions.mark_verified(id, first, by.clone(), now).await? {
-        return Ok(true);
-    }
-    // The same secret may have been encrypted again during the challenge.
-    let Some((_, stored)) = api.subscriptions.load_subscription(id).await? else { return Ok(false) };
-    let open = |secrets: &Secrets| {
-        api.outgoing.sealer.open(&secrets.current, secrets.place(SecretColumn::Current)).ok()
-    };
-    if stored.current == secrets.current || open(&stored) != open(secrets) {
-        return Ok(false);
-    }
-    Ok(api.subscriptions.mark_verified(id, verification(stored.current), by, now).await?)
 }
 
 #[utoipa::path(
@@ -234,15 +107,17 @@ pub(crate) async fn send_test<S: Stores>(api: &ApiState<S>, id: SubscriptionId) 
     })
 }
 
-struct Message {
-    kind: &'static str,
-    body: Bytes,
-    answer: ReadUpTo,
+/// A request to send.
+pub(super) struct Message {
+    /// The value of the header `posthaste-event-type`.
+    pub(super) kind: &'static str,
+    pub(super) body: Bytes,
+    pub(super) answer: ReadUpTo,
     /// Whether the body is sent in the envelope of the subscription.
-    in_envelope: bool,
+    pub(super) in_envelope: bool,
 }
 
-async fn send<S: Stores>(
+pub(super) async fn send<S: Stores>(
     api: &ApiState<S>,
     subscription: &Subscription,
     secrets: &Secrets,
@@ -316,12 +191,12 @@ pub(super) fn open<S: Stores>(
     })
 }
 
-fn written(message: &impl Serialize) -> Result<Bytes, Problem> {
+pub(super) fn written(message: &impl Serialize) -> Result<Bytes, Problem> {
     let text = serde_json::to_vec(message);
     text.map(Bytes::from).map_err(|error| Problem::broken("the message could not be serialized", &error))
 }
 
-fn millis(exchange: &Exchange) -> u64 {
+pub(super) fn millis(exchange: &Exchange) -> u64 {
     u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -331,35 +206,8 @@ fn shown(exchange: &Exchange) -> Option<String> {
     (!body.is_empty()).then(|| String::from_utf8_lossy(body).into_owned())
 }
 
-/// Returns the reason why a response does not verify the URL, or `None` if it does.
-fn why_not(exchange: &Exchange, challenge: &str) -> Option<String> {
-    if let Some(failure) = failure(exchange) {
-        return Some(failure);
-    }
-    if !exchange.body_complete {
-        return Some(format!("the response was incomplete, or longer than {ECHO_BYTES_MAX} bytes"));
-    }
-    let body = exchange.body.trim_ascii();
-    let same = |text: &[u8]| bool::from(text.ct_eq(challenge.as_bytes()));
-    let echo = serde_json::from_slice::<Echo>(body).ok().filter(|echo| same(echo.challenge.as_bytes()));
-    if same(body) || echo.as_ref().is_some_and(|echo| !echo.has_type) {
-        return None;
-    }
-    if echo.is_some() {
-        return Some(
-            "the response repeats the whole request: return {\"challenge\":\"…\"} without type, or the challenge as \
-             plain text"
-                .to_owned(),
-        );
-    }
-    Some(
-        "the response does not contain the challenge: return it as {\"challenge\":\"…\"} or as plain text"
-            .to_owned(),
-    )
-}
-
 /// Returns the reason why a request failed, or `None` if it succeeded.
-fn failure(exchange: &Exchange) -> Option<String> {
+pub(super) fn failure(exchange: &Exchange) -> Option<String> {
     let AttemptOutcome::Failed { failure, .. } = exchange.outcome else { return None };
     Some(match failure {
         Failure::Http(status) => format!("the receiver returned status {status} instead of 2xx"),

@@ -5,7 +5,7 @@ use super::{Process, machine_now};
 use crate::{postgres_login, random};
 use anyhow::Context as _;
 use posthaste_api::server::Server;
-use posthaste_api::{ApiState, Limits, Operations, Outgoing, key_hash, router};
+use posthaste_api::{ApiState, Limits, Operations, Outgoing, VerificationOptions, key_hash, router};
 use posthaste_core::job::RequestTimeouts;
 use posthaste_core::ports::Stores;
 use posthaste_services::failed_sign_ins::{self, FailedSignInWriter};
@@ -104,6 +104,10 @@ impl<S: Stores> Process<'_, S> {
             random::fill,
         )
         .with_attribute_rules(settings.attribute_rules.clone())
+        .with_verification(VerificationOptions {
+            methods: settings.verification_methods.clone(),
+            origin: settings.names.webhook_origin.clone(),
+        })
         .with_orders(self.intake.clone())
         .with_failed_sign_ins(self.failed_sign_ins.clone())
         .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))

@@ -44,8 +44,6 @@ pub(crate) struct Settings {
     pub(crate) attribute_rules: AttributeRules,
     pub(crate) egress: EgressSettings,
     pub(crate) verification_methods: VerificationMethods,
-    /// The value of `WebHook-Request-Origin`. `None` if it is not sent.
-    pub(crate) webhook_origin: Option<String>,
     pub(crate) shutdown_grace: Duration,
     pub(crate) log: LogSettings,
     pub(crate) broker: BrokerSettings,

@@ -236,3 +236,35 @@ pub(crate) async fn ten_thousand_subscriptions_are_listed_in_short_pages<S: Stor
         assert!(html.len() < PAGE_BYTES_MAX, "{path}: {} bytes", html.len());
     }
 }
+
+pub(crate) async fn a_url_is_verified_with_the_selected_method<S: Stores>(api: &TestApi<S>) {
+    let receiver = Receiver::start(|received| match received.method.as_str() {
+        "OPTIONS" => {
+            let allowed = [("webhook-allowed-origin", "*"), ("webhook-allowed-rate", "30")];
+            let headers = allowed.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+            Answer::With { status: 200, headers, body: Vec::new() }
+        }
+        _ => behave(received),
+    })
+    .await;
+    let visitor = Visitor::sign_in(api, &api.key(KeyRole::Admin).await).await;
+    let offered = [
+        "name=\"method\"",
+        "<option>challenge</option><option>cloudevents</option><option>asserted</option>",
+    ];
+    for (method, result) in [
+        ("challenge", "Verified: the receiver returned the challenge"),
+        ("cloudevents", "Verified: the receiver allows our origin, at most 0.5 requests per second"),
+        ("asserted", "Verified: you vouch for the URL"),
+    ] {
+        let fields = format!("event_type=a&callback_url={}", receiver.url("/hook"));
+        let created = visitor.press("/subscriptions", &fields).await.text();
+        has(&created, &offered);
+        let (_, rest) = created.split_once("<h1>Subscription ").expect("its id");
+        let page = format!("/subscriptions/{}", rest.split('<').next().unwrap_or_default());
+        let verified = visitor.press(&format!("{page}/verify"), &format!("method={method}")).await.text();
+        has(&verified, &[result, "notice good", ">active<"]);
+    }
+    let refused = visitor.press("/subscriptions/1/verify", "method=dns").await;
+    assert_eq!(refused.status, 422);
+}

@@ -363,3 +363,31 @@ pub(crate) async fn conservation_follows_patterns_filters_and_tenants<S: Stores>
         assert!(found.contains(&named) && found.starts_with(&format!("{lost} deliver")), "{found}");
     }
 }
+
+/// A lease that is lowered after a timeout was set limits the timeout.
+pub(crate) async fn capped_timeouts_are_reported<S: Stores>(api: &TestApi<S>) {
+    let create = async |timeout: &str| {
+        let body =
+            serde_json::json!({"event_type": "a", "callback_url": "https://x.example/", "timeout": timeout});
+        api.post("/v1/subscriptions").json(body.to_string()).expect(201).await["id"].clone()
+    };
+    let timeouts = async || {
+        let diagnosis = api.get("/v1/doctor").expect(200).await;
+        let checks = diagnosis["checks"].as_array().expect("checks");
+        let check = checks.iter().find(|check| check["name"] == "timeouts").expect("a check").clone();
+        (check["status"].clone(), check["found"].as_str().expect("a text").to_owned())
+    };
+    let (one, other, deleted) = (create("55s").await, create("20s").await, create("30s").await);
+    assert_eq!(timeouts().await, ("ok".into(), "no subscription has a timeout longer than 55s".to_owned()));
+    for id in [&one, &deleted] {
+        api.h.direct.run(&format!("UPDATE subscriptions SET timeout_ms = 120000 WHERE id = {id}")).await;
+    }
+    api.call("DELETE", &format!("/v1/subscriptions/{deleted}")).expect(204).await;
+    let expected = format!(
+        "the lease allows timeouts of up to 55s, which is used instead of the longer timeout of subscription {one} (2m)"
+    );
+    assert_eq!(timeouts().await, ("warning".into(), expected));
+    api.h.direct.run(&format!("UPDATE subscriptions SET timeout_ms = 55001 WHERE id = {other}")).await;
+    let (_, found) = timeouts().await;
+    assert!(found.ends_with(&format!("subscription {other} (55001ms), {one} (2m)")), "{found}");
+}

@@ -36,6 +36,7 @@ mod secrets;
 mod server;
 mod subscriptions;
 mod verification;
+mod verification_methods;
 
 posthaste_testkit::on_both_engines! {
     |h| &crate::server::TestApi::start(h).await;
@@ -79,6 +80,12 @@ posthaste_testkit::on_both_engines! {
     verification::a_change_during_verification_leaves_it_unverified,
     verification::a_reseal_during_verification_does_not_matter,
     verification::test_events_are_sent_to_verified_urls_only,
+    verification_methods::each_method_verifies_and_is_recorded,
+    verification_methods::a_handshake_needs_the_origin_and_a_valid_rate,
+    verification_methods::the_address_policy_applies_to_the_handshake,
+    verification_methods::a_method_must_be_allowed,
+    verification_methods::a_change_during_the_handshake_does_not_verify_the_new_url,
+    verification_methods::nothing_is_sent_to_an_unverified_url,
     deliveries::a_delivery_is_listed_and_shown_with_its_attempts,
     explain::every_reason_is_explained,
     explain::every_delivery_state_is_explained,
@@ -94,6 +101,7 @@ posthaste_testkit::on_both_engines! {
     doctor::every_kind_of_damage_is_found,
     doctor::history_is_examined_page_by_page,
     doctor::conservation_follows_patterns_filters_and_tenants,
+    doctor::capped_timeouts_are_reported,
     dead_letters::a_dead_letter_is_requeued_once,
     dead_letters::dead_letters_are_requeued_by_filter,
     roles::unknown_keys_are_limited_and_counted,
@@ -112,6 +120,7 @@ posthaste_testkit::on_both_engines! {
     dashboard_subscriptions::the_secret_of_a_new_subscription_is_shown_once,
     dashboard_subscriptions::a_subscription_is_paused_and_resumed,
     dashboard_subscriptions::only_an_admin_changes_subscriptions,
+    dashboard_subscriptions::a_url_is_verified_with_the_selected_method,
     dashboard_subscriptions::the_list_shows_the_health_of_subscriptions,
     dashboard_subscriptions::a_search_over_many_subscriptions_can_be_continued,
     dashboard_subscriptions::ten_thousand_subscriptions_are_listed_in_short_pages,

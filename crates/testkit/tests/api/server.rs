@@ -1,10 +1,13 @@
 //! An API server for tests, with a new database and a free port. Runs ingest and order intake, and no other services.
 
 use posthaste_api::server::Server;
-use posthaste_api::{ApiState, BuildInfo, Limits, Operations, Outgoing, key_hash, router};
+use posthaste_api::{
+    ApiState, BuildInfo, Limits, Operations, Outgoing, VerificationOptions, key_hash, router,
+};
 use posthaste_core::Timestamp;
 use posthaste_core::job::RequestTimeouts;
 use posthaste_core::ports::{KeyRole, KeyStore as _, StoreResult, Stores};
+use posthaste_core::verification::VerificationMethods;
 use posthaste_services::batcher::batcher;
 use posthaste_services::clock::Clock;
 use posthaste_services::doctor::ConnectionDemand;
@@ -33,6 +36,8 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 pub(crate) const ROOT_KEY: &str = "the-root-key-of-the-tests";
+/// The host name by which the server identifies itself to receivers.
+pub(crate) const ORIGIN: &str = "events.example.com";
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 10_000;
 pub(crate) const BATCH_EVENTS_MAX: usize = 20;
 /// The timeout of requests to receivers.
@@ -64,6 +69,7 @@ pub(crate) struct Options {
     /// Whether to run a service that never finishes its first step.
     pub(crate) has_a_late_service: bool,
     pub(crate) policy: EgressPolicy,
+    pub(crate) verification: VerificationOptions,
     /// Warnings about the settings, which the API reports.
     pub(crate) warnings: Vec<String>,
     /// The connections that processes may open to the database server.
@@ -80,6 +86,10 @@ impl Default for Options {
             has_broker: true,
             has_a_late_service: false,
             policy,
+            verification: VerificationOptions {
+                methods: VerificationMethods::parse("challenge,cloudevents,asserted").expect("methods"),
+                origin: Some(ORIGIN.to_owned()),
+            },
             warnings: Vec::new(),
             connections: None,
         }
@@ -127,7 +137,11 @@ impl<S: Stores> TestApi<S> {
 
     /// Starts a second server on the same database.
     pub(crate) async fn another(&self) -> Served {
-        serve(&self.h, Options::default()).await
+        self.another_with(Options::default()).await
+    }
+
+    pub(crate) async fn another_with(&self, options: Options) -> Served {
+        serve(&self.h, options).await
     }
 
     pub(crate) fn get(&self, path: &str) -> Call {
@@ -219,6 +233,7 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
         operations,
         fill,
     )
+    .with_verification(options.verification)
     .with_orders(options.has_broker.then_some(orders))
     .with_root_key(Some(key_hash(ROOT_KEY)))
     .with_failed_sign_ins(failed_sign_ins.clone())

@@ -28,6 +28,12 @@ fn behave(received: &Received) -> Answer {
         "/bare" => answer(201, format!(" {echo}\n")),
         "/echo" => answer(200, received.body.to_vec()),
         "/null" => answer(200, format!(r#"{{"challenge":"{echo}","type":null}}"#)),
+        "/list" => answer(200, format!(r#"{{"type":["a"],"challenge":"{echo}"}}"#)),
+        "/object" => answer(200, format!(r#"{{"challenge":"{echo}","type":{{"type":null}}}}"#)),
+        "/array" => answer(200, format!(r#"["{echo}"]"#)),
+        "/echo-in-array" => answer(200, [b"[", &received.body[..], b"]"].concat()),
+        "/nested" => answer(200, [br#"{"data":"#, &received.body[..], b"}"].concat()),
+        "/repeated" => answer(200, format!(r#"{{"challenge":"{echo}","challenge":"{echo}"}}"#)),
         "/wrong" => answer(200, r#"{"challenge":"something else"}"#),
         "/empty" => Answer::Status(204),
         "/part" => answer(200, &echo[1..]),
@@ -63,6 +69,12 @@ pub(crate) async fn only_an_echo_verifies_and_failures_give_the_reason<S: Stores
         ("/bare", true, Some(201), None, ""),
         ("/echo", false, Some(200), None, "repeats the whole request"),
         ("/null", false, Some(200), None, "repeats the whole request"),
+        ("/list", false, Some(200), None, "repeats the whole request"),
+        ("/object", false, Some(200), None, "repeats the whole request"),
+        ("/array", false, Some(200), None, "does not contain the challenge"),
+        ("/echo-in-array", false, Some(200), None, "does not contain the challenge"),
+        ("/nested", false, Some(200), None, "does not contain the challenge"),
+        ("/repeated", false, Some(200), None, "does not contain the challenge"),
         ("/wrong", false, Some(200), None, "does not contain the challenge"),
         ("/empty", false, Some(204), None, "does not contain the challenge"),
         ("/part", false, Some(200), None, "does not contain the challenge"),
@@ -120,7 +132,7 @@ pub(crate) async fn a_change_during_verification_leaves_it_unverified<S: Stores>
         let outcome = verifying.await.expect("a response");
         assert_eq!(outcome["verified"], false, "{change}");
         assert!(
-            outcome["reason"].as_str().is_some_and(|why| why.contains("changed during the challenge")),
+            outcome["reason"].as_str().is_some_and(|why| why.contains("changed during the verification")),
             "{change}: {outcome}"
         );
         if change != "DELETE" {

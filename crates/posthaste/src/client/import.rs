@@ -128,7 +128,7 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    const fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Asserted => "asserted",
             Self::Challenge => "challenge",

@@ -1,6 +1,7 @@
 //! `posthaste subscription …`: manages subscriptions.
 
 use super::call::Page;
+use super::import::Method;
 use super::table::{self, Column, Record};
 use super::{Call, Reach};
 use clap::{Args, Subcommand, value_parser};
@@ -13,6 +14,14 @@ decides, and the reason if they do not match.
 
 Example:
   posthaste subscription match --type order.paid --attributes '{\"region\":\"eu\"}'";
+
+const VERIFY_HELP: &str = "\
+challenge: the receiver must return a random text that it gets in a signed request.
+cloudevents: the receiver must allow the server's origin in the handshake of CloudEvents webhooks (OPTIONS).
+asserted: nothing is sent. You vouch for the URL, and your key and the time are stored.
+
+Example:
+  posthaste subscription verify 7";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SubscriptionCommand {
@@ -80,9 +89,18 @@ pub(crate) enum SubscriptionCommand {
     /// Resume a paused subscription and its held deliveries
     #[command(after_help = "Example:\n  posthaste subscription resume 7")]
     Resume(One),
-    /// Verify the URL with a challenge that the receiver must echo; until then, no events are sent
-    #[command(after_help = "Example:\n  posthaste subscription verify 7")]
-    Verify(One),
+    /// Verify the URL; until then, no events are sent
+    #[command(after_help = VERIFY_HELP)]
+    Verify {
+        /// Id of the subscription
+        #[arg(value_parser = value_parser!(i64).range(1..))]
+        id: i64,
+        /// How to verify the URL; the server must allow it [default: challenge, if the server allows it]
+        #[arg(long, value_name = "METHOD")]
+        method: Option<Method>,
+        #[command(flatten)]
+        reach: Reach,
+    },
     /// Replace the signing secret; the new one is shown only once
     #[command(after_help = "Example:\n  posthaste subscription rotate-secret 7 --overlap 1h")]
     RotateSecret {
@@ -203,9 +221,9 @@ impl SubscriptionCommand {
             }
             Self::Pause(One { id, reach }) => (set_active(id, false), reach),
             Self::Resume(One { id, reach }) => (set_active(id, true), reach),
-            Self::Verify(One { id, reach }) => {
+            Self::Verify { id, method, reach } => {
                 let call = Call::post(format!("{}/verify", path(id)));
-                let call = call.show(|answer| outcome("verified", answer));
+                let call = call.fields([("method", method.map(Method::as_str).into())]).show(verified);
                 (call.succeeded(|answer| answer["verified"] == true), reach)
             }
             Self::RotateSecret { id, overlap, reach } => {
@@ -265,6 +283,16 @@ fn created(answer: &Value) -> String {
     )
 }
 
+/// Formats the outcome of a verification.
+fn verified(answer: &Value) -> String {
+    if answer["verified"] == true && answer["method"] == "asserted" {
+        return "verified: you vouch for the URL, and nothing was sent to it\n".to_owned();
+    }
+    let rate = answer["allowed_per_second"].as_f64();
+    let rate = rate.map(|rate| format!("the receiver allows {rate} requests per second\n"));
+    outcome("verified", answer) + &rate.unwrap_or_default()
+}
+
 /// Formats the outcome of a verification or a test event.
 fn outcome(word: &'static str, answer: &Value) -> String {
     let status = answer["response_status"].as_u64().map(|status| format!(", response {status}"));
@@ -290,6 +318,15 @@ mod tests {
     fn outcomes_are_formatted() {
         let good = json!({"verified": true, "response_status": 200, "reason": null, "duration_ms": 3});
         assert_eq!(outcome("verified", &good), "verified after 3ms, response 200\n");
+        assert_eq!(verified(&good), "verified after 3ms, response 200\n");
+        let limited = json!({
+            "verified": true, "method": "cloudevents", "allowed_per_second": 1.5, "response_status": 405, "duration_ms": 3
+        });
+        let expected = "verified after 3ms, response 405\nthe receiver allows 1.5 requests per second\n";
+        assert_eq!(verified(&limited), expected);
+        let asserted =
+            json!({"verified": true, "method": "asserted", "response_status": null, "duration_ms": 0});
+        assert_eq!(verified(&asserted), "verified: you vouch for the URL, and nothing was sent to it\n");
         let bad =
             json!({"delivered": false, "response_status": null, "reason": "no connection", "duration_ms": 1});
         assert_eq!(outcome("delivered", &bad), "not delivered after 1ms: no connection\n");

@@ -1,5 +1,6 @@
-//! Which methods of verification a server allows, and the decision of the handshake of CloudEvents webhooks. The settings
-//! provide the methods and the origin, the receiver's response the headers; the API carries out the verification.
+//! Which methods of verification a server allows, and the decision of the handshake of CloudEvents webhooks. The
+//! settings provide the methods and the origin, the receiver's response the headers; the API carries out the
+//! verification.
 
 use crate::subscription::VerificationMethod;
 
@@ -68,8 +69,8 @@ pub enum HandshakeError {
     Rate { found: String },
 }
 
-/// Decides the handshake from all values of the headers `WebHook-Allowed-Origin` and `WebHook-Allowed-Rate`. Returns the
-/// allowed number of requests per minute, or `None` if the receiver sets no limit, also by leaving out the header.
+/// Decides the handshake from all values of the headers `WebHook-Allowed-Origin` and `WebHook-Allowed-Rate`. Returns
+/// the allowed number of requests per minute, or `None` if the receiver sets no limit, also by leaving out the header.
 ///
 /// # Errors
 ///

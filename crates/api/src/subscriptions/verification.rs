@@ -1,6 +1,6 @@
-//! Verifies callback URLs with one of the methods that the server allows: [`challenge`], [`handshake`] of CloudEvents, or
-//! the word of an administrator. A verification is stored only if the URL is still the one that was verified. Called by
-//! the API and the dashboard.
+//! Verifies callback URLs with one of the methods that the server allows: [`challenge`], [`handshake`] of CloudEvents,
+//! or the word of an administrator. A verification is stored only if the URL is still the one that was verified. Called
+//! by the API and the dashboard.
 
 mod challenge;
 mod handshake;
@@ -83,8 +83,8 @@ struct Finding {
     tag = "subscriptions",
     operation_id = "verify_subscription",
     summary = "Verify the URL of a subscription",
-    description = "Marks the callback URL as verified if the receiver returns a challenge, or agrees in the handshake of \
-                   CloudEvents webhooks, or if the caller vouches for it. The server allows some of these methods.",
+    description = "Marks the callback URL as verified if the receiver returns a challenge, or agrees in the handshake \
+                   of CloudEvents webhooks, or if the caller vouches for it. The server allows some of these methods.",
     security(("api_key" = ["admin"])),
     params(("id" = i64, Path, description = "The id of the subscription.")),
     request_body = Option<VerificationBody>,
@@ -187,8 +187,8 @@ fn usable_method(
     Ok(method)
 }
 
-/// Stores a verification, if the URL is still the one that was verified. A challenge also verifies the secret with which
-/// it was signed. Returns whether the verification was stored.
+/// Stores a verification, if the URL is still the one that was verified. A challenge also verifies the secret with
+/// which it was signed. Returns whether the verification was stored.
 async fn mark_verified<S: Stores>(
     api: &ApiState<S>,
     by: Actor,

@@ -320,7 +320,8 @@ mod tests {
         assert_eq!(outcome("verified", &good), "verified after 3ms, response 200\n");
         assert_eq!(verified(&good), "verified after 3ms, response 200\n");
         let limited = json!({
-            "verified": true, "method": "cloudevents", "allowed_per_second": 1.5, "response_status": 405, "duration_ms": 3
+            "verified": true, "method": "cloudevents", "allowed_per_second": 1.5, "response_status": 405,
+            "duration_ms": 3
         });
         let expected = "verified after 3ms, response 405\nthe receiver allows 1.5 requests per second\n";
         assert_eq!(verified(&limited), expected);

@@ -174,7 +174,8 @@ table! {
     CA_FILE: PathText = Setting::optional("POSTHASTE_CA_FILE", "/etc/ssl/our-ca.pem", Egress, PathText,
         "Additional certificate authorities to trust, as a PEM file").used_by(SENDING);
     VERIFICATION_METHODS: Methods = Setting::new("POSTHASTE_VERIFICATION_METHODS", "challenge,cloudevents", Egress,
-        Methods, "Allowed ways to verify callback URLs; with asserted, an administrator vouches for a URL").used_by(API);
+        Methods, "Allowed ways to verify callback URLs; with asserted, an administrator vouches for a URL")
+        .used_by(API);
 
     BROKER_URL: BrokerAt = Setting::optional("POSTHASTE_BROKER_URL", "https://broker.example/orders", Orders, BrokerAt,
         "URL of the broker; orders are refused if it is not set").shown(PlainUrl).used_by(API_AND_OUTBOX);

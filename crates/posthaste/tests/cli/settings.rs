@@ -79,6 +79,8 @@ fn defaults_apply_if_nothing_is_set() {
         ("POSTHASTE_ALLOW_CIDRS", "none"),
         ("POSTHASTE_ALLOW_PORTS", "any"),
         ("POSTHASTE_EGRESS_PROXY", "none"),
+        ("POSTHASTE_VERIFICATION_METHODS", "challenge,cloudevents"),
+        ("POSTHASTE_WEBHOOK_ORIGIN", "none"),
         ("POSTHASTE_TRUSTED_PROXIES", "127.0.0.0/8,::1/128"),
         ("POSTHASTE_BROKER_PROCESSED_MARKER", "already processed"),
         ("OUTBOX_BATCH_SIZE", "32"),
@@ -121,6 +123,29 @@ fn empty_value_unsets_a_setting() {
     assert_eq!(run.setting("POSTHASTE_CA_FILE", &[]), pair("none", "default"));
     let message = Run::new().env("POSTHASTE_LEASE", "").refusal(&["config"]);
     assert!(message.contains("POSTHASTE_LEASE=: expected a duration"), "{message}");
+}
+
+#[test]
+fn methods_of_verification_are_known_and_usable() {
+    let run = Run::new().file("posthaste.toml", "verification_methods = [\"asserted\", \"challenge\"]");
+    assert_eq!(run.setting("POSTHASTE_VERIFICATION_METHODS", &[]), pair("asserted,challenge", "file"));
+    let flags = &["--verification-methods", "cloudevents", "--webhook-origin", "Events.Example.com"][..];
+    assert_eq!(run.setting("POSTHASTE_VERIFICATION_METHODS", flags), pair("cloudevents", "flag"));
+    for value in ["", "none", "challenge,", "challenge,dns"] {
+        let message = Run::new().env("POSTHASTE_VERIFICATION_METHODS", value).refusal(&["serve"]);
+        let expected = format!(
+            "POSTHASTE_VERIFICATION_METHODS={value}: expected a list of challenge, cloudevents, asserted"
+        );
+        assert!(message.contains(&expected), "{message}");
+    }
+    let message = Run::new().env("POSTHASTE_VERIFICATION_METHODS", "cloudevents").refusal(&["serve"]);
+    let expected = "POSTHASTE_VERIFICATION_METHODS=cloudevents and POSTHASTE_WEBHOOK_ORIGIN: the method cloudevents";
+    assert!(message.contains(expected), "{message}");
+    for value in ["https://events.example.com", "events.example.com:443", "10.0.0.1"] {
+        let message = Run::new().env("POSTHASTE_WEBHOOK_ORIGIN", value).refusal(&["serve"]);
+        let expected = format!("POSTHASTE_WEBHOOK_ORIGIN={value}: expected a DNS host name");
+        assert!(message.contains(&expected), "{message}");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The methods of verification other than the challenge: the handshake of CloudEvents with a receiver on a real socket, and
-//! the word of an administrator. Whatever the method, nothing is sent to a URL that is not verified.
+//! The methods of verification other than the challenge: the handshake of CloudEvents with a receiver on a real socket,
+//! and the word of an administrator. Whatever the method, nothing is sent to a URL that is not verified.
 
 use crate::server::{ORIGIN, Options, ROOT_KEY, TestApi};
 use posthaste_api::VerificationOptions;
@@ -117,8 +117,8 @@ impl StatusOf for Received {
     }
 }
 
-/// The paths of a receiver, the status and the headers of their responses, and the expected result: the allowed rate per
-/// minute, or the reason why the URL is not verified.
+/// The paths of a receiver, the status and the headers of their responses, and the expected result: the allowed rate
+/// per minute, or the reason why the URL is not verified.
 type Handshake =
     (&'static str, u16, &'static [(&'static str, &'static str)], Result<Option<u32>, &'static str>);
 

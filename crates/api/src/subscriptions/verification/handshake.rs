@@ -1,5 +1,5 @@
-//! The method `cloudevents`: the handshake of CloudEvents webhooks (HTTP 1.1 Web Hooks for Event Delivery, section 4). An
-//! OPTIONS request asks the receiver whether it agrees to requests from our origin. `posthaste_core` decides by the
+//! The method `cloudevents`: the handshake of CloudEvents webhooks (HTTP 1.1 Web Hooks for Event Delivery, section 4).
+//! An OPTIONS request asks the receiver whether it agrees to requests from our origin. `posthaste_core` decides by the
 //! headers of the response; its status does not count. The callback of the specification is not offered.
 
 use super::Finding;
@@ -68,8 +68,8 @@ fn request<S: Stores>(
     let request = OutgoingRequest::options(headers, api.outgoing.timeouts.of(subscription.timeout));
     let Some(Auth::Mtls { certificate }) = &subscription.auth else { return Ok(Some(request)) };
     let credentials = api.outgoing.sealer.open_credentials(secrets).map_err(|error| {
-        let detail = "the private key of the client certificate cannot be decrypted: check POSTHASTE_SECRET_KEY, or set \
-                      auth again";
+        let detail = "the private key of the client certificate cannot be decrypted: check POSTHASTE_SECRET_KEY, or \
+                      set auth again";
         Problem::broken(detail, &error)
     })?;
     let key = credentials.auth.as_deref().unwrap_or_default();

@@ -151,8 +151,8 @@ fn each_fault_is_reported_by_its_own_check() {
 fn capped_timeouts_are_listed_with_the_effective_value() {
     let found: Vec<_> = (1..=22).rev().map(timeout).collect();
     let check = timeouts(&found[20..], SECOND * 25);
-    let expected = "the lease allows timeouts of up to 25s, which is used instead of the longer timeout of subscription \
-                    2 (30s), 1 (30s)";
+    let expected = "the lease allows timeouts of up to 25s, which is used instead of the longer timeout of \
+                    subscription 2 (30s), 1 (30s)";
     assert_eq!((check.status, check.found.as_str()), (Warning, expected));
     let check = timeouts(&found, SECOND * 25);
     assert!(check.found.ends_with("3 (30s) and at least 2 more"), "{}", check.found);

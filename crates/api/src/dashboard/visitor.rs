@@ -4,7 +4,7 @@
 use super::form::Form;
 use super::page::{self, RequestKind};
 use super::session::SessionToken;
-use crate::auth::{self, Caller, Holder, Presented, Scope, peer};
+use crate::auth::{self, Caller, Holder, Presented, peer};
 use crate::peer::PeerAddress;
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -28,8 +28,6 @@ pub(crate) struct Visitor {
     pub(crate) role: KeyRole,
     /// The CSRF token that every form contains.
     pub(crate) form_token: String,
-    /// The objects that the key may see and change.
-    pub(crate) scope: Scope,
     key_id: Option<KeyId>,
 }
 
@@ -135,7 +133,7 @@ async fn authenticate<S: Stores>(
     let holder = auth::find(api, key_hash).await?.filter(|holder| holder.scope().tenant().is_none());
     Ok(holder.map(|holder| {
         let (name, role, key_id) = (shown_name(&holder), holder.role(), holder.key_id());
-        Visitor { name, role, form_token, scope: holder.scope(), key_id }
+        Visitor { name, role, form_token, key_id }
     }))
 }
 

@@ -28,6 +28,7 @@ pub(crate) struct PublicKeyView {
     summary = "Get a public key by its fingerprint",
     description = "Returns the current public key of a subscription. It verifies signatures of the format \
                    `standard_ed25519`. No API key is required.",
+    security(()),
     params((
         "fingerprint" = String,
         Path,

@@ -1,12 +1,28 @@
 //! `posthaste subscription …`: manages subscriptions.
 
+mod flags;
+
 use super::call::Page;
 use super::import::Method;
 use super::table::{self, Column, Record};
 use super::{Call, Reach};
 use clap::{Args, Subcommand, value_parser};
+use flags::{CreateFlags, FieldFlags};
 use posthaste_core::duration;
 use serde_json::Value;
+
+const CREATE_HELP: &str = "\
+Examples:
+  posthaste subscription create order.paid https://shop.example/hook
+  posthaste subscription create https://shop.example/hook --type 'order.*' --type invoice.paid \\
+      --filter '{\"exact\":{\"region\":\"eu\"}}' --header 'X-Team: billing' --signature standard --signature github";
+
+const UPDATE_HELP: &str = "\
+Fields without a flag are unchanged. A repeated flag replaces all previous values of its field.
+
+Examples:
+  posthaste subscription update 7 --callback-url https://shop.example/v2/hook
+  posthaste subscription update 7 --type 'order.*' --type invoice.paid --filter null";
 
 const MATCH_HELP: &str = "\
 No event is sent. Subscriptions of the tenant are listed with the pattern that matches the type, the filter clause that
@@ -26,25 +42,40 @@ Example:
 #[derive(Debug, Subcommand)]
 pub(crate) enum SubscriptionCommand {
     /// Create a subscription; its signing secret is shown only once
-    #[command(after_help = "Example:\n  posthaste subscription create order.paid https://shop.example/hook")]
+    #[command(after_help = CREATE_HELP, allow_missing_positional = true)]
+    #[command(group = clap::ArgGroup::new("change").multiple(true))]
     Create {
-        /// Event type, such as order.paid
-        #[arg(value_name = "TYPE")]
-        event_type: String,
+        /// Event type or pattern, such as order.paid, order.* or *; more with --type
+        #[arg(value_name = "TYPE", required_unless_present = "types")]
+        event_type: Option<String>,
         /// URL that receives the events
         #[arg(value_name = "URL")]
         callback_url: String,
         #[command(flatten)]
-        extras: Extras,
+        fields: FieldFlags,
+        #[command(flatten)]
+        once: CreateFlags,
         #[command(flatten)]
         reach: Reach,
     },
     /// List subscriptions
     #[command(after_help = "Example:\n  posthaste subscription list --state unverified")]
     List {
-        /// Only subscriptions of this event type
-        #[arg(short = 't', long = "type", value_name = "TYPE")]
+        /// Only subscriptions with a pattern that matches this event type
+        #[arg(short = 't', long = "type", alias = "event-type", value_name = "TYPE")]
         event_type: Option<String>,
+        /// Only subscriptions of this tenant
+        #[arg(long, value_name = "TENANT")]
+        tenant: Option<String>,
+        /// Only subscriptions with this uid
+        #[arg(long, value_name = "UID")]
+        uid: Option<String>,
+        /// Only subscriptions with this name
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// Only subscriptions with this pair in their metadata; may be repeated
+        #[arg(long, value_name = "NAME=VALUE", value_parser = flags::parse_pair)]
+        metadata: Vec<(String, String)>,
         /// Only subscriptions in this state: active, paused or unverified
         #[arg(long, value_name = "STATE")]
         state: Option<String>,
@@ -57,29 +88,17 @@ pub(crate) enum SubscriptionCommand {
     #[command(after_help = "Example:\n  posthaste subscription show 7")]
     Show(One),
     /// Change a subscription; a new URL must be verified again
-    #[command(
-        after_help = "Example:\n  posthaste subscription update 7 --callback-url https://shop.example/v2/hook"
-    )]
+    #[command(after_help = UPDATE_HELP)]
     #[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
     Update {
         /// Id of the subscription
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
-        /// Event type [default: unchanged]
-        #[arg(short = 't', long = "type", value_name = "TYPE", group = "change")]
-        event_type: Option<String>,
-        /// URL that receives the events [default: unchanged]
+        /// URL that receives the events
         #[arg(long, value_name = "URL", group = "change")]
         callback_url: Option<String>,
-        /// Maximum number of attempts, including the first [default: unchanged]
-        #[arg(long, value_name = "N", group = "change")]
-        max_retry_limit: Option<u32>,
-        /// Timeout of one request, such as 30s [default: unchanged]
-        #[arg(long, value_name = "DURATION", group = "change")]
-        timeout: Option<String>,
-        /// Description [default: unchanged]
-        #[arg(long, value_name = "TEXT", group = "change")]
-        description: Option<String>,
+        #[command(flatten)]
+        fields: FieldFlags,
         #[command(flatten)]
         reach: Reach,
     },
@@ -110,6 +129,12 @@ pub(crate) enum SubscriptionCommand {
         /// Time for which requests are also signed with the old secret, such as 1h or 0s [default: 24h]
         #[arg(long, value_name = "DURATION", value_parser = parse_overlap)]
         overlap: Option<u64>,
+        /// New secret; other users can see flags [default: random]
+        #[arg(long, value_name = "SECRET")]
+        secret: Option<String>,
+        /// New Ed25519 key (whsk_…); other users can see flags [default: random, if requests are signed with it]
+        #[arg(long, value_name = "KEY")]
+        signing_key: Option<String>,
         #[command(flatten)]
         reach: Reach,
     },
@@ -147,34 +172,32 @@ pub(crate) struct One {
     reach: Reach,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct Extras {
-    /// Maximum number of attempts, including the first [default: POSTHASTE_MAX_RETRY_LIMIT of the server]
-    #[arg(long, value_name = "N")]
-    max_retry_limit: Option<u32>,
-    /// Timeout of one request, such as 30s [default: POSTHASTE_REQUEST_TIMEOUT of the server]
-    #[arg(long, value_name = "DURATION")]
-    timeout: Option<String>,
-    /// Description [default: none]
-    #[arg(short, long, value_name = "TEXT")]
-    description: Option<String>,
-}
-
 const SUBSCRIPTION: Record = Record {
     fields: &[
         ("subscription", "id"),
-        ("type", "event_type"),
+        ("uid", "uid"),
+        ("tenant", "tenant"),
+        ("name", "name"),
+        ("types", "event_types"),
+        ("filter", "filter"),
         ("url", "callback_url"),
         ("active", "active"),
         ("verified", "verified"),
+        ("verification", "verification"),
         ("max attempts", "max_retry_limit"),
         ("timeout", "timeout"),
+        ("signatures", "signatures"),
+        ("public key", "public_key"),
+        ("headers", "headers"),
+        ("auth", "auth"),
+        ("envelope", "envelope"),
         ("description", "description"),
+        ("metadata", "metadata"),
         ("created", "created_at"),
         ("updated", "updated_at"),
         ("secret", "secret"),
     ],
-    listed: &["id", "event_type", "callback_url", "active", "verified", "description"],
+    listed: &["id", "uid", "tenant", "event_types", "callback_url", "active", "verified", "description"],
     key: "ID",
 };
 
@@ -193,31 +216,31 @@ impl SubscriptionCommand {
         let set_active =
             |id: &i64, active: bool| Call::patch(path(id)).fields([("active", active.into())]).show(shown);
         match self {
-            Self::Create { event_type, callback_url, extras, reach } => {
-                let call = Call::post("/v1/subscriptions").fields([
-                    ("event_type", event_type.as_str().into()),
-                    ("callback_url", callback_url.as_str().into()),
-                    ("max_retry_limit", extras.max_retry_limit.into()),
-                    ("timeout", extras.timeout.clone().into()),
-                    ("description", extras.description.clone().into()),
-                ]);
-                (call.show(created), reach)
+            Self::Create { event_type, callback_url, fields, once, reach } => {
+                let mut body = fields.body(event_type.as_ref(), Some(callback_url));
+                body.extend(once.body());
+                (Call::post("/v1/subscriptions").body(Value::Object(body).to_string()).show(created), reach)
             }
-            Self::List { event_type, state, page, reach } => {
-                let filter = [("event_type", event_type.clone()), ("state", state.clone())];
-                let call = Call::get("/v1/subscriptions").query(&filter).page(page);
+            Self::List { event_type, tenant, uid, name, metadata, state, page, reach } => {
+                let filter = [
+                    ("event_type", event_type),
+                    ("tenant", tenant),
+                    ("uid", uid),
+                    ("name", name),
+                    ("state", state),
+                ];
+                let filter = filter.map(|(parameter, value)| (parameter, value.clone()));
+                let mut call = Call::get("/v1/subscriptions").query(&filter);
+                for (name, value) in metadata {
+                    call = call.query(&[(format!("metadata.{name}").as_str(), Some(value.clone()))]);
+                }
+                let call = call.page(page);
                 (call.list(|answer| SUBSCRIPTION.list("no subscriptions", answer)), reach)
             }
             Self::Show(One { id, reach }) => (Call::get(path(id)).show(shown), reach),
-            Self::Update { id, event_type, callback_url, max_retry_limit, timeout, description, reach } => {
-                let change = Call::patch(path(id)).fields([
-                    ("event_type", event_type.clone().into()),
-                    ("callback_url", callback_url.clone().into()),
-                    ("max_retry_limit", (*max_retry_limit).into()),
-                    ("timeout", timeout.clone().into()),
-                    ("description", description.clone().into()),
-                ]);
-                (change.show(shown), reach)
+            Self::Update { id, callback_url, fields, reach } => {
+                let body = Value::Object(fields.body(None, callback_url.as_ref())).to_string();
+                (Call::patch(path(id)).body(body).show(shown), reach)
             }
             Self::Pause(One { id, reach }) => (set_active(id, false), reach),
             Self::Resume(One { id, reach }) => (set_active(id, true), reach),
@@ -226,9 +249,13 @@ impl SubscriptionCommand {
                 let call = call.fields([("method", method.map(Method::as_str).into())]).show(verified);
                 (call.succeeded(|answer| answer["verified"] == true), reach)
             }
-            Self::RotateSecret { id, overlap, reach } => {
+            Self::RotateSecret { id, overlap, secret, signing_key, reach } => {
                 let call = Call::post(format!("{}/rotate-secret", path(id)));
-                let call = call.fields([("overlap_s", (*overlap).into())]);
+                let call = call.fields([
+                    ("overlap_s", (*overlap).into()),
+                    ("secret", secret.clone().into()),
+                    ("signing_key", signing_key.clone().into()),
+                ]);
                 (
                     call.show(|answer| shown(answer) + "\nStore the secret now: it is not shown again.\n"),
                     reach,

@@ -114,8 +114,17 @@ pub(super) fn cell(value: &Value) -> String {
         Value::Bool(false) => "no".to_owned(),
         Value::Number(number) => number.to_string(),
         Value::String(text) => visible(text),
-        Value::Array(_) | Value::Object(_) => visible(&value.to_string()),
+        Value::Array(items) => match words(items) {
+            Some(words) => visible(&words.join(", ")),
+            None => visible(&value.to_string()),
+        },
+        Value::Object(_) => visible(&value.to_string()),
     }
+}
+
+/// Returns the texts of a list that consists of texts, or `None` for another list.
+fn words(items: &[Value]) -> Option<Vec<&str>> {
+    items.iter().map(Value::as_str).collect::<Option<Vec<_>>>().filter(|words| !words.is_empty())
 }
 
 /// Replaces characters that could manipulate the terminal with U+FFFD.
@@ -182,6 +191,10 @@ mod tests {
     #[test]
     fn missing_fields_are_omitted_and_long_cells_truncated() {
         assert_eq!(record(&COLUMNS, &json!({"id": 7, "gone": false})), "ID    7\nGONE  no\n");
+        assert_eq!(
+            record(&COLUMNS, &json!({"id": ["a", "b"], "gone": ["a", 1]})),
+            "ID    a, b\nGONE  [\"a\",1]\n"
+        );
         let long = json!([{"id": "x".repeat(100), "name": "", "gone": ""}]);
         let line = rows(&COLUMNS, long.as_array().map(Vec::as_slice).unwrap_or_default());
         assert!(line.contains(&format!("{}…", "x".repeat(80))) && !line.contains(&"x".repeat(81)));

@@ -5,7 +5,8 @@ SET synchronous_commit = off;
 SET search_path = posthaste;
 
 INSERT INTO subscriptions (id, event_type, event_types, callback_url, verified, secret) OVERRIDING SYSTEM VALUE
-    SELECT k, 'kind.' || k, ARRAY['kind.' || k], 'https://receiver.example/hook/' || k, true, 'secret-' || k FROM generate_series(1, 10) k;
+    SELECT k, 'kind.' || k, ARRAY['kind.' || k], 'https://receiver.example/hook/' || k, true, 'secret-' || k
+    FROM generate_series(1, 10) k;
 
 INSERT INTO subscription_patterns (tenant, pattern, subscription_id, current)
     SELECT '', 'kind.' || k, k, true FROM generate_series(1, 10) k;

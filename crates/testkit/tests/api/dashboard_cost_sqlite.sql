@@ -6,8 +6,8 @@ INSERT INTO numbers WITH RECURSIVE counted (k) AS
     (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < {deliveries})
     SELECT k FROM counted;
 
-INSERT INTO subscriptions (id, event_type, event_types, callback_url, verified, secret_ref, secret, created_at,
-        updated_at)
+INSERT INTO subscriptions
+    (id, event_type, event_types, callback_url, verified, secret_ref, secret, created_at, updated_at)
     SELECT k, 'kind.' || k, json_array('kind.' || k), 'https://receiver.example/hook/' || k, 1, randomblob(16),
         'secret-' || k, 1767225600000000, 1767225600000000
     FROM numbers WHERE k <= 10;

@@ -32,12 +32,12 @@ fn secret_of(html: &str) -> String {
 async fn add<S: Stores>(api: &TestApi<S>, count: u32, event_type: &str, is_verified: bool) {
     let (time, secret_ref, is_verified, event_types) = match api.h.engine {
         Engine::Sqlite => {
-            let event_types = format!("json_array('{event_type}')");
-            ("1800000001000000", "randomblob(16)", u8::from(is_verified).to_string(), event_types)
+            let types = format!("json_array('{event_type}')");
+            ("1800000001000000", "randomblob(16)", u8::from(is_verified).to_string(), types)
         }
         Engine::Postgres | Engine::PostgresCut => {
-            let event_types = format!("ARRAY['{event_type}']");
-            ("to_timestamp(1800000001)", "gen_random_uuid()", is_verified.to_string(), event_types)
+            let types = format!("ARRAY['{event_type}']");
+            ("to_timestamp(1800000001)", "gen_random_uuid()", is_verified.to_string(), types)
         }
     };
     let url = format!("https://x.example/{}", "x".repeat(1_982));

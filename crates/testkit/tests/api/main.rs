@@ -34,6 +34,10 @@ mod reseal;
 mod roles;
 mod secrets;
 mod server;
+mod subscription_identity;
+mod subscription_patterns;
+mod subscription_requests;
+mod subscription_secrets;
 mod subscriptions;
 mod verification;
 mod verification_methods;
@@ -75,6 +79,24 @@ posthaste_testkit::on_both_engines! {
     subscriptions::a_change_is_a_merge_patch,
     subscriptions::a_changed_url_must_be_verified_again,
     subscriptions::secrets_are_shown_at_creation_and_rotation_only,
+    subscription_patterns::types_and_filters_are_stored_and_changed,
+    subscription_patterns::bad_types_and_filters_are_refused_by_name,
+    subscription_patterns::operational_types_need_an_unbound_key,
+    subscription_patterns::matching_subscriptions_are_explained,
+    subscription_identity::identities_are_stored_and_unique_per_tenant,
+    subscription_identity::lists_are_filtered_by_identity,
+    subscription_identity::a_bound_key_sees_its_own_tenant_only,
+    subscription_identity::a_replacement_creates_or_replaces_by_uid,
+    subscription_identity::entity_tags_detect_other_changes,
+    subscription_identity::concurrent_changes_are_not_lost,
+    subscription_secrets::supplied_secrets_are_used,
+    subscription_secrets::bad_secrets_and_formats_are_refused_by_name,
+    subscription_secrets::three_secrets_are_live_during_rotations,
+    subscription_secrets::public_keys_are_shown_to_receivers,
+    subscription_secrets::a_replacement_keeps_secrets_that_it_does_not_name,
+    subscription_requests::secret_values_are_kept_and_never_shown,
+    subscription_requests::bad_requests_are_refused_by_name,
+    subscription_requests::stored_secrets_stay_with_their_host,
     reseal::outdated_secrets_are_resealed_and_unreadable_ones_reported,
     verification::only_an_echo_verifies_and_failures_give_the_reason,
     verification::a_change_during_verification_leaves_it_unverified,

@@ -20,8 +20,8 @@ pub(crate) async fn the_document_describes_every_call<S: Stores>(api: &TestApi<S
             );
             assert!(operation["summary"].is_string(), "{method} {path}");
             if path.starts_with("/v1/") {
-                // The path parameter of an order is its key.
-                let path = path.replace("{idempotency_key}", "{id}");
+                // The path parameter of an order is its key, and a subscription has a uid.
+                let path = path.replace("{idempotency_key}", "{id}").replace("{uid}", "{id}");
                 found.insert(format!("{} {path}", method.to_uppercase()));
                 for status in ["401", "403", "503"] {
                     assert!(operation["responses"][status].is_object(), "{method} {path} {status}");
@@ -54,6 +54,8 @@ pub(crate) async fn the_examples_are_accepted<S: Stores>(api: &TestApi<S>) {
     let made = api.post("/v1/subscriptions").json(example("NewSubscription")).expect(201).await;
     let path = format!("/v1/subscriptions/{}", made["id"]);
     api.call("PATCH", &path).json(example("SubscriptionChange")).expect(200).await;
+    let by_uid = api.call("PUT", "/v1/subscriptions/uid/example");
+    by_uid.json(example("NewSubscription")).expect(201).await;
     api.post(&format!("{path}/rotate-secret")).json(example("Rotation")).expect(200).await;
     api.post("/v1/subscriptions/reseal-secrets").json(example("ResealOptions")).expect(200).await;
     api.post("/v1/dead-letters/requeue").json(example("RequeueFilter")).expect(200).await;
@@ -129,6 +131,7 @@ pub(crate) async fn responses_match_their_schemas<S: Stores>(api: &TestApi<S>) {
         "EventView",
         "Shown",
         "SubscriptionView",
+        "SubscriptionMatch",
         "DeliveryView",
         "AttemptView",
         "DeadLetterView",

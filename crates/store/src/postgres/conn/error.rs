@@ -68,9 +68,12 @@ fn is_stale_plan(db: &DbError) -> bool {
 /// Classifies an error of a statement that had no effect.
 fn by_code(error: Error) -> Fault {
     let code = error.code().map_or("", SqlState::code).to_owned();
+    // Another transaction has taken the uid since this one looked it up. The repeated call finds it.
+    let is_race = error.as_db_error().and_then(DbError::constraint) == Some("uniq_subscription_uid");
     let cause: Cause = error.into();
     match code.as_str() {
         "40P01" | "40001" => Fault::Clash(cause),
+        "23505" if is_race => Fault::Clash(cause),
         "55P03" => Fault::Locked(cause),
         // The statement was cancelled, or the server is out of memory or connections. A later call may succeed.
         "57014" | "53200" | "53300" => Fault::TimedOut(cause),

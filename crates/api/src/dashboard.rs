@@ -21,7 +21,10 @@ mod session;
 mod sign_in;
 mod subscription_actions;
 mod subscription_deletion;
+mod subscription_details;
 mod subscription_edit;
+mod subscription_form;
+mod subscription_matches;
 mod subscriptions;
 mod system;
 mod visitor;
@@ -52,6 +55,10 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
             viewer(get(subscriptions::list)).merge(admin(post(subscription_actions::create))),
         )
         .route("/subscriptions/new", admin(get(subscription_actions::fill_in)))
+        .route(
+            "/subscriptions/matches",
+            admin(get(subscription_matches::redirect).post(subscription_matches::show)),
+        )
         .route("/subscriptions/{id}", viewer(get(subscriptions::show)))
         .route(
             "/subscriptions/{id}/edit",

@@ -168,6 +168,46 @@ function appendRows(older, list, rows) {
   document.getElementById("older-title").hidden = false;
 }
 
+// Shows which of the newest events the form of a subscription matches, on opening and while the inputs are edited.
+const MATCH_DELAY_MS = 300;
+const MATCH_INPUTS = ["event_types", "filter", "tenant"];
+
+function watchMatches(form, matches) {
+  let timer = 0;
+  let newest = 0;
+  const input = (name) => form.elements.namedItem(name);
+  // The error of an input belongs to it only after it was edited: the server may have reported another one.
+  const mark = () => {
+    for (const name of MATCH_INPUTS) {
+      const error = matches.querySelector(`[data-field=${name}]`);
+      input(name).removeAttribute("aria-invalid");
+      input(name).removeAttribute("aria-describedby");
+      if (!error) continue;
+      input(name).setAttribute("aria-invalid", "true");
+      input(name).setAttribute("aria-describedby", error.id);
+    }
+  };
+  const load = async (isEdited) => {
+    const turn = ++newest;
+    const names = ["token", ...MATCH_INPUTS];
+    const body = new URLSearchParams([["part", "matches"], ...names.map((name) => [name, input(name).value])]);
+    const response = await fetch(form.dataset.matches, { method: "POST", body, headers: { accept: "text/html" } }).catch(() => null);
+    const text = response?.ok && !response.redirected ? await response.text().catch(() => null) : null;
+    // A response to older input must not replace a newer one.
+    if (turn !== newest) return;
+    if (text === null) return (matches.textContent = "The matching events could not be loaded.");
+    matches.replaceChildren(...new DOMParser().parseFromString(text, "text/html").body.childNodes);
+    showTimes(matches);
+    if (isEdited) mark();
+  };
+  form.addEventListener("input", (event) => {
+    if (!MATCH_INPUTS.includes(event.target.name)) return;
+    clearTimeout(timer);
+    timer = setTimeout(load, MATCH_DELAY_MS, true);
+  });
+  load(false);
+}
+
 remember(document);
 showTimes(document);
 setInterval(() => showTimes(document), 1000);
@@ -175,3 +215,5 @@ scheduleRefresh();
 autoSubmit();
 const older = document.getElementById("older");
 if (older) continueSearch(older, document.getElementById("search-progress"));
+const matching = document.querySelector("form[data-matches]");
+if (matching) watchMatches(matching, document.getElementById("matches"));

@@ -28,6 +28,11 @@ impl Form {
         parameters(uri.query().unwrap_or_default().as_bytes()).map(Self)
     }
 
+    #[cfg(test)]
+    pub(crate) fn of_pairs(pairs: &[(&str, &str)]) -> Self {
+        Self(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    }
+
     /// Sets the field `name` to `value` if it is missing or blank.
     pub(crate) fn or(mut self, name: &str, value: &str) -> Self {
         if self.get(name).trim().is_empty() {

@@ -3,12 +3,11 @@
 
 use super::form::Form;
 use super::page::{Layout, Refusal, Shown, render};
-use super::subscription_edit::{FormFields, body_of};
+use super::subscription_form::{FormFields, error_of};
 use super::subscriptions::{ActionResult, HERE, show_result};
 use super::visitor::Visitor;
 use crate::auth::Scope;
 use crate::fields::Fields;
-use crate::problem::Problem;
 use crate::state::{Api, ApiState};
 use crate::subscriptions::verification::{self, Verified};
 use crate::subscriptions::{self, Preconditions, challenge, subscription_id};
@@ -16,7 +15,6 @@ use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect};
-use http::StatusCode;
 use posthaste_core::audit::Actor;
 use posthaste_core::ports::Stores;
 use posthaste_core::subscription::VerificationMethod;
@@ -26,11 +24,18 @@ use serde_json::Value;
 #[template(path = "new_subscription.html")]
 struct NewPage {
     layout: Layout,
+    /// Whether the form creates a subscription.
+    is_new: bool,
     fields: FormFields,
 }
 
 pub(crate) async fn fill_in<S: Stores>(State(_api): Api<S>, Extension(visitor): Extension<Visitor>) -> Shown {
-    super::page::show(&NewPage { layout: Layout::of(visitor, HERE), fields: FormFields::default() })
+    show_form(visitor, FormFields::default())
+}
+
+/// Shows the form with the given values.
+pub(super) fn show_form(visitor: Visitor, fields: FormFields) -> Shown {
+    super::page::show(&NewPage { layout: Layout::of(visitor, HERE), is_new: true, fields })
 }
 
 pub(crate) async fn create<S: Stores>(
@@ -39,18 +44,22 @@ pub(crate) async fn create<S: Stores>(
     Extension(by): Extension<Actor>,
     Extension(form): Extension<Form>,
 ) -> Shown {
-    let body = body_of(&form, None);
-    match subscriptions::make(&api, by, &Scope::default(), Fields::parse(&body)?).await {
+    let fields = FormFields::of(&form);
+    let created = match fields.creation() {
+        Ok(body) => subscriptions::make(&api, by, &visitor.scope, Fields::parse(&body)?).await,
+        Err(error) => Err(error.into()),
+    };
+    match created {
         Ok(created) => {
             let text = "Created. Copy the secret, then verify the URL: nothing is sent until it is verified.";
             show_result(&api, visitor, created, ActionResult::good(text)).await
         }
-        Err(Problem { field: Some(field), detail, .. }) => {
-            let fields = FormFields::of(&form).with_error(field, detail);
-            let page = NewPage { layout: Layout::of(visitor, HERE), fields };
-            render(StatusCode::UNPROCESSABLE_ENTITY, &page).map_err(Refusal)
+        Err(problem) => {
+            let (status, error) = error_of(problem)?;
+            let fields = fields.with_error(error);
+            render(status, &NewPage { layout: Layout::of(visitor, HERE), is_new: true, fields })
+                .map_err(Refusal)
         }
-        Err(problem) => Err(problem.into()),
     }
 }
 

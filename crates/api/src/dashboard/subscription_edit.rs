@@ -1,102 +1,21 @@
-//! The edit page of a subscription, and the form fields shared with [`super::subscription_actions`]. A form that was
-//! opened before another user changed the subscription is rejected, because saving it would undo that change.
+//! The edit page of a subscription. A form that was opened before another user changed the subscription is rejected,
+//! because saving it would undo that change.
 
 use super::form::Form;
 use super::page::{Layout, Refusal, Shown, render, show as write};
+use super::subscription_form::{FormFields, error_of};
 use super::subscriptions::{ActionResult, HERE, show_result};
 use super::visitor::Visitor;
 use crate::auth::Scope;
 use crate::fields::Fields;
 use crate::problem::Problem;
 use crate::state::Api;
-use crate::subscriptions::{self, Preconditions, SubscriptionView, subscription_id};
+use crate::subscriptions::{self, Preconditions, subscription_id};
 use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, State};
-use http::StatusCode;
 use posthaste_core::audit::Actor;
 use posthaste_core::ports::Stores;
-use serde_json::Value;
-use std::collections::BTreeMap;
-
-/// The conversion of a form field to a JSON value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    RequiredText,
-    Text,
-    Number,
-}
-
-/// The inputs of `subscription_fields.html`, named as in the request body of the API.
-const FIELDS: [(&str, Kind); 5] = [
-    ("event_type", Kind::RequiredText),
-    ("callback_url", Kind::RequiredText),
-    ("description", Kind::Text),
-    ("max_retry_limit", Kind::Number),
-    ("timeout", Kind::Text),
-];
-
-/// The values of the fields, and the error if a field is invalid.
-#[derive(Debug, Default)]
-pub(super) struct FormFields {
-    values: BTreeMap<&'static str, String>,
-    pub(super) error: Option<FieldError>,
-}
-
-/// An error with the name of the invalid field.
-#[derive(Debug)]
-pub(super) struct FieldError {
-    field: String,
-    pub(super) detail: String,
-}
-
-impl FormFields {
-    /// Returns the values of a submitted form.
-    pub(super) fn of(form: &Form) -> Self {
-        Self { values: FIELDS.map(|(name, _)| (name, form.get(name).to_owned())).into(), error: None }
-    }
-
-    /// Returns the current values of a subscription.
-    fn of_subscription(subscription: &SubscriptionView) -> Self {
-        let current = serde_json::to_value(subscription).unwrap_or_default();
-        let text = |name: &str| match &current[name] {
-            Value::Null => String::new(),
-            Value::String(text) => text.clone(),
-            other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
-                other.to_string()
-            }
-        };
-        Self { values: FIELDS.map(|(name, _)| (name, text(name))).into(), error: None }
-    }
-
-    pub(super) fn with_error(self, field: String, detail: String) -> Self {
-        Self { error: Some(FieldError { field, detail }), ..self }
-    }
-
-    pub(super) fn get(&self, field: &str) -> &str {
-        self.values.get(field).map_or("", String::as_str)
-    }
-
-    pub(super) fn is_invalid(&self, field: &str) -> bool {
-        self.error.as_ref().is_some_and(|error| error.field == field)
-    }
-}
-
-/// Returns the JSON body of the corresponding API call. Empty fields become null, which the API treats as absent. In a
-/// change of `current`, an empty required field stays an empty string, so that the API rejects it, and fields that were
-/// not changed are left out, so that a stored value that is no longer accepted does not prevent the change.
-pub(super) fn body_of(form: &Form, current: Option<&FormFields>) -> String {
-    let value = |(name, kind): (&str, Kind)| {
-        let text = form.get(name).trim();
-        let number = text.parse::<i64>().ok().filter(|_| kind == Kind::Number);
-        let is_left_out = text.is_empty() && (current.is_none() || kind != Kind::RequiredText);
-        let text = if is_left_out { Value::Null } else { text.into() };
-        (name.to_owned(), number.map_or(text, Value::from))
-    };
-    let is_changed =
-        |(name, _): &(&str, Kind)| current.is_none_or(|current| current.get(name) != form.get(name).trim());
-    Value::Object(FIELDS.into_iter().filter(is_changed).map(value).collect()).to_string()
-}
 
 #[derive(Debug, Template)]
 #[template(path = "edit_subscription.html")]
@@ -105,7 +24,15 @@ struct EditPage {
     id: i64,
     /// The time of the last change when the form was opened, for optimistic concurrency control.
     seen: String,
+    /// Whether the form creates a subscription.
+    is_new: bool,
     fields: FormFields,
+}
+
+impl EditPage {
+    const fn of(visitor: Visitor, id: i64, seen: String, fields: FormFields) -> Self {
+        Self { layout: Layout::of(visitor, HERE), id, seen, is_new: false, fields }
+    }
 }
 
 pub(crate) async fn fill_in<S: Stores>(
@@ -113,13 +40,15 @@ pub(crate) async fn fill_in<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
 ) -> Shown {
-    let current = subscriptions::find_one(&api, &Scope::default(), &text).await?;
-    write(&EditPage {
-        layout: Layout::of(visitor, HERE),
-        id: current.id,
-        seen: current.updated_at.iso(),
-        fields: FormFields::of_subscription(&current),
-    })
+    let current = subscriptions::find_one(&api, &visitor.scope, &text).await?;
+    let fields = FormFields::of_subscription(&current);
+    write(&EditPage::of(visitor, current.id, current.updated_at.iso(), fields))
+}
+
+/// Shows a submitted form again.
+pub(super) fn show_form(visitor: Visitor, form: &Form, fields: FormFields) -> Shown {
+    let id = subscription_id(form.get("id"))?;
+    write(&EditPage::of(visitor, id.get(), form.get("seen").to_owned(), fields))
 }
 
 pub(crate) async fn change<S: Stores>(
@@ -138,9 +67,15 @@ pub(crate) async fn change<S: Stores>(
         );
         return Err(Problem::conflict(detail).into());
     }
-    let body = body_of(&form, Some(&FormFields::of_subscription(&current)));
-    let fields = Fields::parse(&body)?;
-    match subscriptions::change(&api, by, &Scope::default(), id, fields, &Preconditions::default()).await {
+    let fields = FormFields::of(&form);
+    let changed = match fields.changes(&FormFields::of_subscription(&current)) {
+        Ok(body) => {
+            let (patch, conditions) = (Fields::parse(&body)?, Preconditions::default());
+            subscriptions::change(&api, by, &visitor.scope, id, patch, &conditions).await
+        }
+        Err(error) => Err(error.into()),
+    };
+    match changed {
         Ok(changed) => {
             let text = if current.verified && !changed.verified {
                 "Saved. Verify the new URL: nothing is sent until it is verified."
@@ -149,11 +84,10 @@ pub(crate) async fn change<S: Stores>(
             };
             show_result(&api, visitor, changed, ActionResult::good(text)).await
         }
-        Err(Problem { field: Some(field), detail, .. }) => {
-            let fields = FormFields::of(&form).with_error(field, detail);
-            let page = EditPage { layout: Layout::of(visitor, HERE), id: id.get(), seen, fields };
-            render(StatusCode::UNPROCESSABLE_ENTITY, &page).map_err(Refusal)
+        Err(problem) => {
+            let (status, error) = error_of(problem)?;
+            let page = EditPage::of(visitor, id.get(), seen, fields.with_error(error));
+            render(status, &page).map_err(Refusal)
         }
-        Err(problem) => Err(problem.into()),
     }
 }

@@ -7,6 +7,7 @@ use super::lists::{self, ListPage};
 use super::overview::duration_text;
 use super::page::{Layout, Shown, show as write, show_as};
 use super::subscription_deletion;
+use super::subscription_details::Details;
 use super::visitor::Visitor;
 use crate::auth::Scope;
 use crate::problem::Problem;
@@ -48,6 +49,7 @@ struct SubscriptionsPage {
 #[derive(Debug)]
 pub(crate) struct SubscriptionRow {
     pub(crate) subscription: SubscriptionView,
+    pub(crate) details: Details,
     pub(crate) health: HealthText,
 }
 
@@ -148,6 +150,7 @@ async fn load_rows<S: Stores>(
     Ok(pairs
         .map(|(subscription, health)| SubscriptionRow {
             health: HealthText::of(&subscription, health, counted_max),
+            details: Details::of(&subscription),
             subscription,
         })
         .collect())

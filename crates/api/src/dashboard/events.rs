@@ -18,8 +18,10 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect};
 use http::Uri;
 use posthaste_core::EventId;
-use posthaste_core::ports::{EventHead, Stores};
+use posthaste_core::attributes::Attributes;
+use posthaste_core::ports::{EventFilter, EventHead, PageRequest, ReaderStore as _, Stores};
 use posthaste_core::saga::SagaStatus;
+use posthaste_core::tenant::Tenant;
 use serde_json::value::RawValue;
 
 const HERE: &str = "/events";
@@ -37,7 +39,23 @@ struct EventsPage {
 #[derive(Debug)]
 struct Row {
     head: EventHead,
+    /// The attributes as `name=value`, separated by commas.
+    attributes: String,
     created_at: Utc,
+}
+
+/// Returns the names and the texts of attributes.
+fn attribute_texts(attributes: &Attributes) -> Vec<(String, String)> {
+    attributes.iter().map(|(name, value)| (name.to_owned(), value.as_text().into_owned())).collect()
+}
+
+impl Row {
+    fn of(head: EventHead) -> Self {
+        let attributes = attribute_texts(&head.attributes);
+        let pairs: Vec<String> =
+            attributes.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        Self { attributes: pairs.join(", "), created_at: Utc(head.created_at), head }
+    }
 }
 
 pub(crate) async fn list<S: Stores>(
@@ -50,9 +68,8 @@ pub(crate) async fn list<S: Stores>(
     if let Ok(Some(id)) = id {
         return Ok(Redirect::to(&format!("{HERE}/{id}")).into_response());
     }
-    let row = |head: EventHead| Row { created_at: Utc(head.created_at), head };
     let found = match id {
-        Ok(_) => events::find_heads(&api, &filter.uri, lists::ROWS_EXAMINED_MAX, row).await,
+        Ok(_) => events::find_heads(&api, &filter.uri, lists::ROWS_EXAMINED_MAX, Row::of).await,
         Err(problem) => Err(problem),
     };
     let page = ListPage::of(&api, filter, found).await?;
@@ -64,6 +81,9 @@ pub(crate) async fn list<S: Stores>(
 struct EventPage {
     layout: Layout,
     event: EventView,
+    tenant: Option<String>,
+    /// The names and the texts of the attributes.
+    attributes: Vec<(String, String)>,
     payload: String,
     explanation: Explanation,
     /// Whether the event is not routed yet or has unfinished deliveries.
@@ -83,6 +103,9 @@ pub(crate) async fn show<S: Stores>(
 ) -> Shown {
     let event_id = id("id", &text, EventId::new)?;
     let event = events::find_one(&api, &Scope::default(), event_id).await?;
+    let head = PageRequest::first(1).behind(Some(event_id.get().saturating_add(1)));
+    let head = api.reader.event_heads(EventFilter::default(), head).await?.items.pop();
+    let head = head.filter(|head| head.id == event_id);
     let explanation = explain::find(&api, &Scope::default(), event_id).await?;
     let text = event.payload.as_deref().unwrap_or(RawValue::NULL).get();
     let payload = pretty_json(text, PRETTY_BYTES_MAX).unwrap_or_else(|| text.to_owned());
@@ -90,6 +113,8 @@ pub(crate) async fn show<S: Stores>(
     let is_finished = explanation.deliveries.iter().all(|one| finished.contains(&one.delivery.status));
     write(&EventPage {
         layout: Layout::of(visitor, HERE),
+        attributes: head.as_ref().map(|head| attribute_texts(&head.attributes)).unwrap_or_default(),
+        tenant: head.and_then(|head| head.tenant).map(Tenant::into_string),
         payload,
         is_live: !explanation.routed || !is_finished,
         event,

@@ -25,6 +25,7 @@ mod subscription_details;
 mod subscription_edit;
 mod subscription_form;
 mod subscription_matches;
+mod subscription_preview;
 mod subscriptions;
 mod system;
 mod visitor;

@@ -3,11 +3,13 @@
 //! on these pages.
 
 use super::filter::Filter;
+use super::form::Form;
 use super::lists::{self, ListPage};
 use super::overview::duration_text;
 use super::page::{Layout, Shown, show as write, show_as};
 use super::subscription_deletion;
 use super::subscription_details::Details;
+use super::subscription_preview::PreviewPanel;
 use super::visitor::Visitor;
 use crate::auth::Scope;
 use crate::problem::Problem;
@@ -163,6 +165,7 @@ struct SubscriptionPage {
     one: SubscriptionRow,
     /// The methods by which the URL can be verified, the default first.
     methods: Vec<VerificationMethod>,
+    preview: Option<PreviewPanel>,
     result: Option<ActionResult>,
 }
 
@@ -193,6 +196,7 @@ pub(crate) async fn show<S: Stores>(
     State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
+    uri: Uri,
 ) -> Shown {
     let subscription = match subscriptions::find_one(&api, &Scope::default(), &text).await {
         Err(problem) if problem.status == 404 => {
@@ -203,6 +207,7 @@ pub(crate) async fn show<S: Stores>(
     let one = load_row(&api, subscription).await?;
     let methods = usable_methods(&api);
     write(&SubscriptionPage { layout: Layout::of(visitor, HERE), one, methods, result: None })
+    show_page(&api, visitor, subscription, Form::of_query(&uri)?.get("event_id"), None).await
 }
 
 /// Shows the page of a subscription with the result of a submitted form.
@@ -212,9 +217,23 @@ pub(crate) async fn show_result<S: Stores>(
     subscription: SubscriptionView,
     result: ActionResult,
 ) -> Shown {
+    show_page(api, visitor, subscription, "", Some(result)).await
+}
+
+/// Shows the page of a subscription with the request for an event, or for a sample if `event_id` is empty.
+async fn show_page<S: Stores>(
+    api: &ApiState<S>,
+    visitor: Visitor,
+    subscription: SubscriptionView,
+    event_id: &str,
+    result: Option<ActionResult>,
+) -> Shown {
+    let id = SubscriptionId::from_store(subscription.id);
+    let preview = PreviewPanel::of(api, &visitor, id, event_id).await;
     let one = load_row(api, subscription).await?;
     let methods = usable_methods(api);
     write(&SubscriptionPage { layout: Layout::of(visitor, HERE), one, methods, result: Some(result) })
+    write(&SubscriptionPage { layout: Layout::of(visitor, HERE), one, preview, result })
 }
 
 /// Loads the delivery health of one subscription for the last day.

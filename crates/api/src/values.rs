@@ -351,6 +351,16 @@ impl<T: Text> Parameter for T {
     }
 }
 
+impl Parameter for Attributes {
+    fn schema() -> Object {
+        string_schema().build()
+    }
+
+    fn read(_: &str, text: String) -> Result<Self, String> {
+        Self::parse(&text).map_err(|error| error.to_string())
+    }
+}
+
 impl Parameter for bool {
     fn schema() -> Object {
         ObjectBuilder::new().schema_type(Type::Boolean).default(Some(false.into())).build()
@@ -419,7 +429,7 @@ macro_rules! parsed_text {
     )*};
 }
 
-parsed_text!(SigningSecret, Ed25519Key, Envelope, Attributes);
+parsed_text!(SigningSecret, Ed25519Key, Envelope);
 
 /// Returns a schema builder for a string.
 pub(crate) fn string_schema() -> ObjectBuilder {

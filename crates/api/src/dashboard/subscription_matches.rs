@@ -151,7 +151,7 @@ pub(crate) async fn show<S: Stores>(
     Extension(form): Extension<Form>,
 ) -> Shown {
     let fields = FormFields::of(&form);
-    let matches = Matches::of(&api, &visitor.scope, &fields).await?;
+    let matches = Matches::of(&api, &Scope::default(), &fields).await?;
     if form.get("part") == "matches" {
         return write(&MatchesPart { matches });
     }

@@ -204,9 +204,6 @@ pub(crate) async fn show<S: Stores>(
         }
         found => found?,
     };
-    let one = load_row(&api, subscription).await?;
-    let methods = usable_methods(&api);
-    write(&SubscriptionPage { layout: Layout::of(visitor, HERE), one, methods, result: None })
     show_page(&api, visitor, subscription, Form::of_query(&uri)?.get("event_id"), None).await
 }
 
@@ -232,8 +229,7 @@ async fn show_page<S: Stores>(
     let preview = PreviewPanel::of(api, &visitor, id, event_id).await;
     let one = load_row(api, subscription).await?;
     let methods = usable_methods(api);
-    write(&SubscriptionPage { layout: Layout::of(visitor, HERE), one, methods, result: Some(result) })
-    write(&SubscriptionPage { layout: Layout::of(visitor, HERE), one, preview, result })
+    write(&SubscriptionPage { layout: Layout::of(visitor, HERE), one, methods, preview, result })
 }
 
 /// Loads the delivery health of one subscription for the last day.

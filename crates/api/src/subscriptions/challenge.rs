@@ -7,6 +7,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::query::ok;
 use crate::state::{Api, ApiResult, ApiState, Outgoing};
 use crate::time::Utc;
+use axum::Extension;
 use axum::extract::{Path, State};
 use bytes::Bytes;
 use posthaste_core::attributes::Attributes;

@@ -266,7 +266,8 @@ fn timeout_of<S: Stores>(api: &ApiState<S>, text: Option<String>) -> Result<Opti
 /// when a request is sent.
 fn allowed_url(text: &str, sender: &Sender) -> Result<CallbackUrl, Problem> {
     let wrong = |detail: String| Problem::invalid("callback_url", detail);
-    let url = CallbackUrl::parse(text, sender.policy().allow_http).map_err(|error| wrong(error.to_string()))?;
+    let url =
+        CallbackUrl::parse(text, sender.policy().allow_http).map_err(|error| wrong(error.to_string()))?;
     let checked = sender.check_url(url.as_str());
     checked.map_err(|error| wrong(format!("callback_url is not allowed: {error}")))?;
     Ok(url)

@@ -139,7 +139,8 @@ fn methods_of_verification_are_known_and_usable() {
         assert!(message.contains(&expected), "{message}");
     }
     let message = Run::new().env("POSTHASTE_VERIFICATION_METHODS", "cloudevents").refusal(&["serve"]);
-    let expected = "POSTHASTE_VERIFICATION_METHODS=cloudevents and POSTHASTE_WEBHOOK_ORIGIN: the method cloudevents";
+    let expected =
+        "POSTHASTE_VERIFICATION_METHODS=cloudevents and POSTHASTE_WEBHOOK_ORIGIN: the method cloudevents";
     assert!(message.contains(expected), "{message}");
     for value in ["https://events.example.com", "events.example.com:443", "10.0.0.1"] {
         let message = Run::new().env("POSTHASTE_WEBHOOK_ORIGIN", value).refusal(&["serve"]);

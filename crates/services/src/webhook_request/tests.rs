@@ -228,7 +228,9 @@ fn secrets_are_sent_and_masked_in_the_preview() {
             _ => "hush",
         };
         assert_eq!(text(&built, name), sent, "{name}");
-        let to = EgressPolicy::default().check_url("https://a.example:8443/hook", &OwnAddresses::default()).expect("a destination");
+        let to = EgressPolicy::default()
+            .check_url("https://a.example:8443/hook", &OwnAddresses::default())
+            .expect("a destination");
         let names = InstallationNames::default();
         let shown = message(|message| preview(&opened, &to, &message, &names, NOW));
         let values: Vec<_> = shown.headers.iter().filter(|(shown, _)| shown == name).collect();

@@ -206,7 +206,7 @@ fn options(methods: &str, origin: Option<&str>) -> Options {
 pub(crate) async fn the_address_policy_applies_to_the_handshake<S: Stores>(api: &TestApi<S>) {
     let receiver = Receiver::start(agree).await;
     let subscription = subscribe(api, &receiver.url("/hook")).await;
-    let policy = EgressPolicy { allow_http: true, allow_cidrs: Vec::new() };
+    let policy = EgressPolicy { allow_http: true, ..EgressPolicy::default() };
     let strict = api.another_with(Options { policy, ..Options::default() }).await;
     let call = Call::new(strict.address, "POST", &format!("{subscription}/verify"), ROOT_KEY);
     let outcome = with_method(call, "cloudevents").expect(200).await;

@@ -31,6 +31,7 @@ mod samples;
 mod schemathesis;
 mod secrets;
 mod served;
+mod signature_libraries;
 mod tools;
 mod traces;
 mod wake_ups;

@@ -100,3 +100,6 @@ impl WebhookSender<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

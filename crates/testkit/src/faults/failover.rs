@@ -19,7 +19,7 @@ use crate::fleet::{Fleet, Role, settings};
 use crate::harness::Engine;
 use crate::postgres::{administrator_sql, client, shared_roles};
 use crate::receiver::Receiver;
-use crate::subscribers::{Subscriber, subscribe};
+use crate::subscribers::{Subscriber, send_plain_ids, subscribe};
 use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -142,6 +142,7 @@ impl<'a, C: Cluster> Run<'a, C> {
         let admin = client(&cluster.primary_url().await).await;
         admin.batch_execute(&administrator_sql("postgres")).await.expect("the roles");
         migrate(&url, &shared_roles()).await.expect("the migration");
+        send_plain_ids(&Direct::postgres(&url).await).await;
         let store = PostgresStore::connect(&PostgresOptions::new(&url)).await.expect("the store");
         let (began, broker) = (Instant::now(), TestBroker::start(BrokerBehaviour::Well).await);
         let mut settings = settings(&SETTINGS);

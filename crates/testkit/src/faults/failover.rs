@@ -142,7 +142,7 @@ impl<'a, C: Cluster> Run<'a, C> {
         let admin = client(&cluster.primary_url().await).await;
         admin.batch_execute(&administrator_sql("postgres")).await.expect("the roles");
         migrate(&url, &shared_roles()).await.expect("the migration");
-        send_plain_ids(&Direct::postgres(&url).await).await;
+        send_plain_ids(&Direct::postgres(&cluster.primary_url().await).await).await;
         let store = PostgresStore::connect(&PostgresOptions::new(&url)).await.expect("the store");
         let (began, broker) = (Instant::now(), TestBroker::start(BrokerBehaviour::Well).await);
         let mut settings = settings(&SETTINGS);

@@ -29,6 +29,7 @@ mod openapi;
 mod operations;
 mod orders;
 mod pages;
+mod preview;
 mod problems;
 mod reseal;
 mod roles;
@@ -108,6 +109,8 @@ posthaste_testkit::on_both_engines! {
     verification_methods::a_method_must_be_allowed,
     verification_methods::a_change_during_the_handshake_does_not_verify_the_new_url,
     verification_methods::nothing_is_sent_to_an_unverified_url,
+    preview::a_preview_shows_the_request_without_secrets,
+    preview::a_preview_shows_only_objects_of_the_tenant,
     deliveries::a_delivery_is_listed_and_shown_with_its_attempts,
     explain::every_reason_is_explained,
     explain::every_delivery_state_is_explained,

@@ -30,6 +30,7 @@ pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
     ("POST", "/v1/subscriptions/9/verify", &["admin"]),
     ("POST", "/v1/subscriptions/9/rotate-secret", &["admin"]),
     ("POST", "/v1/subscriptions/9/test", &["admin"]),
+    ("POST", "/v1/subscriptions/9/preview", &["admin"]),
     ("POST", "/v1/subscriptions/reseal-secrets", &["admin"]),
     ("GET", "/v1/deliveries", &["viewer", "operator", "admin"]),
     ("GET", "/v1/deliveries/9", &["viewer", "operator", "admin"]),

@@ -3,11 +3,13 @@
 
 use crate::fixtures::{T0, event, id_of, json, named_event, stored};
 use crate::harness::{Engine, Harness};
+use posthaste_core::attributes::Attributes;
 use posthaste_core::event::{ExternalEventId, NewEvent};
 use posthaste_core::json::JsonText;
 use posthaste_core::ports::{
     Conflict, IngestStore as _, Ingested, ReaderStore as _, RequestOutcome, Stores, WorkerStore as _,
 };
+use posthaste_core::tenant::Tenant;
 use std::collections::BTreeSet;
 
 pub async fn concurrent_equal_submissions_create_one_event<S: Stores>(h: &Harness<S>) {
@@ -75,7 +77,11 @@ pub async fn an_external_id_identifies_one_content<S: Stores>(h: &Harness<S>) {
     let count = async || h.direct.number("SELECT count(*) FROM events").await;
     let other_payload = NewEvent { payload: json("2"), ..named_event("a", "x") };
     let first = id_of(stored(&ingest(vec![vec![named_event("a", "x")]]).await[0])[0]);
-    for other in [named_event("b", "x"), other_payload.clone()] {
+    let tenant = Some(Tenant::from_store("acme".to_owned()));
+    let other_tenant = NewEvent { tenant, ..named_event("a", "x") };
+    let attributes = Attributes::parse(r#"{"region":"eu"}"#).expect("attributes");
+    let other_attributes = NewEvent { attributes, ..named_event("a", "x") };
+    for other in [named_event("b", "x"), other_payload.clone(), other_tenant, other_attributes] {
         // Test the event alone, after new events in its own array, and before another caller's events.
         let conflict = |place| RequestOutcome::Conflict(Conflict { place, first: Some(first) });
         assert_eq!(ingest(vec![vec![other.clone()]]).await, [conflict(0)]);

@@ -13,6 +13,7 @@ pub mod outbox;
 pub mod reader;
 pub mod router;
 pub mod subscriptions;
+pub mod tenant;
 pub mod worker;
 
 /// Invokes a macro with the list of all promises.
@@ -108,6 +109,7 @@ macro_rules! promises {
             finding::a_scan_beyond_the_limit_continues_on_the_next_page,
             finding::subscriptions_are_found_by_type_and_status,
             finding::deliveries_are_found_by_error_and_time,
+            tenant::deliveries_and_dead_letters_are_found_by_tenant,
             finding::subscription_health_sums_all_reports,
             finding::small_scans_continue_on_the_next_page,
             finding::only_a_server_reports_its_state,

@@ -2,10 +2,11 @@
 
 use crate::server::TestApi;
 use posthaste_core::ports::Stores;
+use serde_json::json;
 
 const ONE: &str = "application/cloudevents+json";
 const BATCH: &str = "application/cloudevents-batch+json";
-const EVENT: &str = r#"{"specversion":"1.0","type":"order.paid","source":"/shop","id":"1","subject":"s","time":"2026-01-01T00:00:00Z","myext":7,"datacontenttype":"application/json","data":{ "amount" : 1.50 }}"#;
+const EVENT: &str = r#"{"specversion":"1.0","type":"order.paid","source":"/shop","id":"1","subject":"s","time":"2026-01-01T00:00:00Z","myext":"7","datacontenttype":"application/json","data":{ "amount" : 1.50 }}"#;
 
 pub(crate) async fn all_modes_produce_the_same_event<S: Stores>(api: &TestApi<S>) {
     let first = api.post("/v1/events").header("content-type", ONE).body(EVENT).expect(202).await;
@@ -24,10 +25,16 @@ pub(crate) async fn all_modes_produce_the_same_event<S: Stores>(api: &TestApi<S>
         let call = api.post("/v1/events").header("ce-specversion", "1.0").header("ce-type", "order.paid");
         call.header("ce-source", "/shop")
     };
-    let again = binary().header("ce-id", "1").json(r#"{ "amount" : 1.50 }"#).expect(200).await;
+    let extended = || {
+        let call = binary().header("ce-id", "1").header("ce-subject", "s").header("ce-myext", "7");
+        call.header("ce-time", "2026-01-01T00:00:00Z")
+    };
+    let again = extended().json(r#"{ "amount" : 1.50 }"#).expect(200).await;
     assert_eq!(again["id"], id);
     // Payloads are compared byte for byte.
-    binary().header("ce-id", "1").json(r#"{"amount":1.50}"#).refused(422, "external_event_id").await;
+    extended().json(r#"{"amount":1.50}"#).refused(422, "external_event_id").await;
+    // Attributes are part of the content.
+    binary().header("ce-id", "1").json(r#"{ "amount" : 1.50 }"#).refused(422, "external_event_id").await;
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let euro =
         binary().header("ce-id", "%E2%82%AC").header("traceparent", trace).json("[1]").expect(202).await;
@@ -42,6 +49,80 @@ pub(crate) async fn all_modes_produce_the_same_event<S: Stores>(api: &TestApi<S>
     let encoded = api.post("/v1/events").header("content-type", ONE).body(encoded).expect(202).await;
     let shown = api.get(&format!("/v1/events/{}", encoded["id"])).send().await;
     assert!(shown.text().contains(r#""payload":{"a": 1}"#), "{}", shown.text());
+}
+
+pub(crate) async fn attributes_are_stored<S: Stores>(api: &TestApi<S>) {
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let body = json!({
+        "specversion": "1.0", "type": "a", "source": "/shop", "id": "1", "subject": "order 7",
+        "time": "2026-01-01T00:00:00Z", "dataschema": "https://schema.example/a", "region": "eu", "total": 1.5,
+        "vip": true, "absent": null, "tenant": "x", "traceparent": trace, "tracestate": "a=1", "data": 1
+    });
+    let accepted =
+        api.post("/v1/events").header("content-type", ONE).body(body.to_string()).expect(202).await;
+    let shown = api.get(&format!("/v1/events/{}", accepted["id"])).expect(200).await;
+    let expected = json!({
+        "dataschema": "https://schema.example/a", "region": "eu", "source": "/shop", "subject": "order 7",
+        "tenant": "x", "time": "2026-01-01T00:00:00Z", "total": 1.5, "vip": true
+    });
+    assert_eq!((&shown["attributes"], &shown["tenant"]), (&expected, &serde_json::Value::Null));
+    assert_eq!((&shown["traceparent"], &shown["tracestate"]), (&trace.into(), &"a=1".into()));
+    let listed = api.get("/v1/events").expect(200).await;
+    assert_eq!(
+        (&listed["items"][0]["attributes"], &listed["items"][0]["tracestate"]),
+        (&expected, &"a=1".into())
+    );
+    // In binary mode, all values are text, and the attributes of the event override the headers of the request.
+    let call = api.post("/v1/events").header("ce-specversion", "1.0").header("ce-type", "a");
+    let call = call.header("ce-source", "/shop").header("ce-id", "2").header("ce-region", "Z%C3%BCrich");
+    let call = call.header("ce-total", "1.5").header("ce-traceparent", trace).header("ce-tracestate", "a=1");
+    let other = trace.replace("00f0", "11f0");
+    let call =
+        call.header("traceparent", &other).header("tracestate", "b=2").header("posthaste-tenant", "acme");
+    let accepted = call.json("1").expect(202).await;
+    let shown = api.get(&format!("/v1/events/{}", accepted["id"])).expect(200).await;
+    let expected = json!({"region": "Zürich", "source": "/shop", "total": "1.5"});
+    assert_eq!((&shown["attributes"], &shown["tenant"]), (&expected, &"acme".into()));
+    assert_eq!((&shown["traceparent"], &shown["tracestate"]), (&trace.into(), &"a=1".into()));
+}
+
+pub(crate) async fn invalid_attributes_are_refused_by_name<S: Stores>(api: &TestApi<S>) {
+    let long = "x".repeat(1_025);
+    for (name, value) in [
+        ("myext", json!([])),
+        ("myext", json!({"a": 1})),
+        ("myext", json!("")),
+        ("myext", json!(long)),
+        ("myext", json!("a\u{0}b")),
+        ("MyExt", json!("a")),
+        ("my_ext", json!("a")),
+        ("subject", json!(7)),
+        ("time", json!("soon")),
+    ] {
+        let mut body = json!({"specversion": "1.0", "type": "a", "source": "s", "id": "1"});
+        body[name] = value;
+        api.post("/v1/events").header("content-type", ONE).body(body.to_string()).refused(422, name).await;
+        let batch = format!("[{body}]");
+        let field = format!("[0].{name}");
+        api.post("/v1/events").header("content-type", BATCH).body(batch).refused(422, &field).await;
+    }
+    let binary = || {
+        let call = api.post("/v1/events").header("ce-specversion", "1.0").header("ce-type", "a");
+        call.header("ce-source", "s").header("ce-id", "1")
+    };
+    for (name, value) in
+        [("ce-my-ext", "a"), ("ce-myext", ""), ("ce-time", "soon"), ("ce-data", "1"), ("ce-myext", "%ff")]
+    {
+        binary().header(name, value).json("1").refused(422, name).await;
+    }
+    binary().header("ce-myext", "a").header("ce-myext", "b").json("1").refused(422, "ce-myext").await;
+    let operational =
+        json!({"specversion": "1.0", "type": "posthaste.a", "source": "s", "id": "1"}).to_string();
+    api.post("/v1/events").header("content-type", ONE).body(operational).refused(422, "type").await;
+    let mut many = json!({"specversion": "1.0", "type": "a", "source": "s", "id": "1"});
+    (0..20).for_each(|n| many[format!("a{n}")] = 1.into());
+    api.post("/v1/events").header("content-type", ONE).body(many.to_string()).refused(422, "a9").await;
+    assert_eq!(api.count("events").await, 0);
 }
 
 pub(crate) async fn ids_are_unique_within_their_source_only<S: Stores>(api: &TestApi<S>) {

@@ -114,6 +114,18 @@ pub(crate) async fn correlation_and_trace_are_kept<S: Stores>(api: &TestApi<S>) 
         let event = api.get(&format!("/v1/events/{id}")).expect(200).await;
         (event["correlation_id"].clone(), event["traceparent"].clone())
     };
+    let state = async |headers: &[(&str, &str)]| {
+        let call = api.post("/v1/events").json(r#"{"event_type":"a","payload":1}"#);
+        let call = headers.iter().fold(call, |call, (name, value)| call.header(name, value));
+        let id = call.expect(202).await["id"].clone();
+        api.get(&format!("/v1/events/{id}")).expect(200).await["tracestate"].clone()
+    };
+    let parent = ("traceparent", trace);
+    assert_eq!(state(&[parent, ("tracestate", "a=1"), ("tracestate", "b=2")]).await, "a=1,b=2");
+    // Without a valid traceparent, a tracestate has no meaning.
+    for headers in [&[parent, ("tracestate", "A=1")][..], &[("tracestate", "a=1")]] {
+        assert_eq!(state(headers).await, None::<&str>, "{headers:?}");
+    }
     let both = [("traceparent", trace), ("x-correlation-id", "c-1")];
     assert_eq!(shown("", &both).await, ("c-1".into(), trace.into()));
     assert_eq!(shown(r#","correlation_id":"own""#, &both).await, ("own".into(), trace.into()));

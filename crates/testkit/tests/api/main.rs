@@ -40,6 +40,7 @@ mod subscription_patterns;
 mod subscription_requests;
 mod subscription_secrets;
 mod subscriptions;
+mod tenants;
 mod verification;
 mod verification_methods;
 
@@ -111,6 +112,14 @@ posthaste_testkit::on_both_engines! {
     verification_methods::nothing_is_sent_to_an_unverified_url,
     preview::a_preview_shows_the_request_without_secrets,
     preview::a_preview_shows_only_objects_of_the_tenant,
+    tenants::every_call_is_limited_to_the_tenant_of_its_key,
+    tenants::a_bound_key_requeues_dead_letters_of_its_tenant_only,
+    tenants::a_bound_key_implies_the_tenant_of_new_events,
+    tenants::tenant_and_attributes_are_part_of_the_content,
+    tenants::statistics_of_a_tenant_count_its_subscriptions_only,
+    tenants::keys_are_bound_at_their_creation,
+    cloud_events::attributes_are_stored,
+    cloud_events::invalid_attributes_are_refused_by_name,
     deliveries::a_delivery_is_listed_and_shown_with_its_attempts,
     explain::every_reason_is_explained,
     explain::every_delivery_state_is_explained,

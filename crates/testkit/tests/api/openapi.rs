@@ -145,6 +145,7 @@ pub(crate) async fn responses_match_their_schemas<S: Stores>(api: &TestApi<S>) {
         "OutboxLane",
         "Explanation",
         "Stats",
+        "TenantStats",
         "System",
         "Problem",
     ] {
@@ -190,7 +191,7 @@ pub(crate) async fn responses_match_their_schemas<S: Stores>(api: &TestApi<S>) {
     // The document also describes the binary mode of CloudEvents.
     let parameters = document["paths"]["/v1/events"]["post"]["parameters"].as_array().expect("parameters");
     let names: Vec<&str> = parameters.iter().filter_map(|parameter| parameter["name"].as_str()).collect();
-    assert_eq!(names, ["ce-specversion", "ce-type", "ce-source", "ce-id"]);
+    assert_eq!(names, ["ce-specversion", "ce-type", "ce-source", "ce-id", "posthaste-tenant"]);
     // The checker detects mismatches.
     for (broken, misfit) in [
         (json!({"id": 7}), ": duplicate is missing"),

@@ -5,6 +5,7 @@ use posthaste_api::{
     ApiState, BuildInfo, Limits, Operations, Outgoing, VerificationOptions, key_hash, router,
 };
 use posthaste_core::Timestamp;
+use posthaste_core::attribute_rules::AttributeRules;
 use posthaste_core::job::RequestTimeouts;
 use posthaste_core::ports::{KeyRole, KeyStore as _, StoreResult, Stores};
 use posthaste_core::verification::VerificationMethods;
@@ -70,6 +71,8 @@ pub(crate) struct Options {
     pub(crate) has_a_late_service: bool,
     pub(crate) policy: EgressPolicy,
     pub(crate) verification: VerificationOptions,
+    /// The rules that fill attributes of new events.
+    pub(crate) attribute_rules: AttributeRules,
     /// Warnings about the settings, which the API reports.
     pub(crate) warnings: Vec<String>,
     /// The connections that processes may open to the database server.
@@ -90,6 +93,7 @@ impl Default for Options {
                 methods: VerificationMethods::parse("challenge,cloudevents,asserted").expect("methods"),
                 origin: Some(ORIGIN.to_owned()),
             },
+            attribute_rules: AttributeRules::default(),
             warnings: Vec::new(),
             connections: None,
         }
@@ -234,6 +238,7 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
         fill,
     )
     .with_verification(options.verification)
+    .with_attribute_rules(options.attribute_rules)
     .with_orders(options.has_broker.then_some(orders))
     .with_root_key(Some(key_hash(ROOT_KEY)))
     .with_failed_sign_ins(failed_sign_ins.clone())

@@ -1,6 +1,7 @@
 //! Tests `posthaste.publish`, which stores an event in the caller's transaction on PostgreSQL: its valid and invalid
 //! arguments, and its resistance to a hostile caller.
 
+use posthaste_core::ports::{ReaderStore as _, Stores as _};
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::postgres::{client, url_with};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,6 +66,48 @@ async fn an_event_is_published_once_and_queued() {
     );
     let queued = h.direct.texts("SELECT event_id FROM routing_queue ORDER BY event_id").await;
     assert_eq!(queued, [plain, named, third].map(|id| id.to_string()));
+}
+
+#[tokio::test]
+async fn tenant_and_attributes_are_part_of_the_content() {
+    let h = Harness::postgres("publish").await;
+    let caller = login(&h, "event_publisher").await;
+    let content = r#"'a', '1', 'x', '{"region": "eu", "n": 1e1}', 'acme'"#;
+    let first = publish(&caller, content).await.expect("an event");
+    let named = r#"tenant => 'acme', attributes => '{"n":10,"region":"eu"}', payload => '1', event_type => 'a',
+        external_event_id => 'x'"#;
+    assert_eq!(publish(&caller, named).await.expect("the first one"), first);
+    for other in [
+        "'a', '1', 'x'",
+        r#"'a', '1', 'x', '{"region": "eu", "n": 10}'"#,
+        r#"'a', '1', 'x', '{"region": "eu", "n": 10}', 'other'"#,
+        r#"'a', '1', 'x', '{"region": "eu", "n": "10"}', 'acme'"#,
+        "'a', '1', 'x', NULL, 'acme'",
+        "'a', '1', 'x', '{}', 'acme'",
+    ] {
+        let error = publish(&caller, other).await.expect_err(other);
+        assert_eq!(error.code(), Some(&SqlState::UNIQUE_VIOLATION), "{other}: {error}");
+    }
+    let reader = h.store.reader();
+    let event = reader.event(posthaste_core::EventId::from_store(first)).await.expect("a read").expect("it");
+    assert_eq!(event.tenant.map(|tenant| tenant.into_string()).as_deref(), Some("acme"));
+    assert_eq!(event.attributes.canonical(), r#"{"n":10,"region":"eu"}"#);
+    // Empty attributes are the same as none.
+    let bare = publish(&caller, "'a', '1', 'bare', '{}'").await.expect("an event");
+    assert_eq!(publish(&caller, "'a', '1', 'bare'").await.expect("the same"), bare);
+    for wrong in [
+        "'a', '1', NULL, '[]'",
+        "'a', '1', NULL, '{\"Region\": 1}'",
+        "'a', '1', NULL, '{\"id\": 1}'",
+        "'a', '1', NULL, '{\"region\": null}'",
+        "'a', '1', NULL, NULL, ''",
+        "'a', '1', NULL, NULL, repeat('t', 201)",
+        "'posthaste.a', '1'",
+    ] {
+        let error = publish(&caller, wrong).await.expect_err(wrong);
+        assert_eq!(error.code(), Some(&SqlState::CHECK_VIOLATION), "{wrong}: {error}");
+    }
+    assert_eq!(stored(&h).await, (2, 2));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ mod publish;
 
 use posthaste_testkit::conformance::{
     audit, cleaner, dead_letter, finding, ingest, key, matching, orchestrator, outbox, reader, router,
-    subscriptions, worker,
+    subscriptions, tenant, worker,
 };
 
 macro_rules! on_every_engine {

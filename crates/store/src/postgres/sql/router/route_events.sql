@@ -12,7 +12,7 @@
 -- planner expects few rows, and compares every event with every subscription.
 -- The router may not read sagas, so there is no RETURNING and no conflict target.
 -- Measured with 300,000 sagas, in batches of 500: 28 buffers and 16 µs per row; 23 of the buffers are for the saga and
--- its indexes.
+-- its indexes. A type that is new in its batch costs 13 µs for its probes.
 WITH taken AS MATERIALIZED (
     SELECT few.place, few.event_id
     FROM (

@@ -10,7 +10,7 @@ use posthaste_core::{EventId, SubscriptionId, Timestamp};
 use rusqlite::params;
 use rusqlite::types::Value;
 use rusqlite::vtab::array::Array;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use crate::grants::DbRole;
@@ -53,18 +53,24 @@ fn route_events(session: &Session<'_>, take: RouteTake, now: Timestamp) -> Answe
     let (range, kinds) = fetch_queued_events(session, take)?;
     let Some((lowest, highest)) = range else { return Ok(Routed::default()) };
     let mut routed = Routed { lowest: Some(EventId::from_store(lowest)), ..Routed::default() };
-    let mut subscriptions = BTreeSet::new();
+    // Events of different kinds with the same subscriptions share a statement.
+    let mut groups: BTreeMap<Vec<i64>, Vec<i64>> = BTreeMap::new();
     for (kind, events) in kinds {
         routed.events += u32::try_from(events.len()).unwrap_or(u32::MAX);
         let candidates = match_subscriptions(session, &kind)?;
         let filtered = events.len().saturating_mul(candidates.filtered.len());
         routed.filtered = routed.filtered.saturating_add(u32::try_from(filtered).unwrap_or(u32::MAX));
-        for (events, targets) in decide(kind.1, events, candidates) {
-            let pairs = events.len().saturating_mul(targets.len());
-            routed.pairs = routed.pairs.saturating_add(u32::try_from(pairs).unwrap_or(u32::MAX));
-            subscriptions.extend(targets.iter().copied().map(SubscriptionId::from_store));
-            session.run(INSERT_SAGAS, params![ids(events), ids(targets), now.micros()])?;
+        for (targets, events) in decide(kind.1, events, candidates) {
+            groups.entry(targets).or_default().extend(events);
         }
+    }
+    let mut subscriptions = BTreeSet::new();
+    for (targets, mut events) in groups {
+        events.sort_unstable();
+        let pairs = events.len().saturating_mul(targets.len());
+        routed.pairs = routed.pairs.saturating_add(u32::try_from(pairs).unwrap_or(u32::MAX));
+        subscriptions.extend(targets.iter().copied().map(SubscriptionId::from_store));
+        session.run(INSERT_SAGAS, params![ids(events), ids(targets), now.micros()])?;
     }
     session.run(DELETE_ROUTED, params![lowest, highest])?;
     routed.subscriptions = subscriptions.into_iter().collect();
@@ -110,19 +116,21 @@ fn match_subscriptions(session: &Session<'_>, (tenant, event_type): &Kind) -> An
     Ok(candidates)
 }
 
-/// Returns groups of events of one kind that match the same subscriptions.
+/// Returns the events of one kind by the subscriptions that they match.
 fn decide(
     event_type: String,
     events: Vec<(i64, Option<String>)>,
     candidates: Candidates,
-) -> Vec<(Vec<i64>, Vec<i64>)> {
+) -> BTreeMap<Vec<i64>, Vec<i64>> {
     let Candidates { unfiltered, filtered } = candidates;
+    let mut groups: BTreeMap<Vec<i64>, Vec<i64>> = BTreeMap::new();
     if filtered.is_empty() {
-        let events = events.into_iter().map(|(id, _)| id).collect();
-        return if unfiltered.is_empty() { Vec::new() } else { vec![(events, unfiltered)] };
+        if !unfiltered.is_empty() {
+            groups.insert(unfiltered, events.into_iter().map(|(id, _)| id).collect());
+        }
+        return groups;
     }
     let event_type = EventType::from_store(event_type);
-    let mut groups: HashMap<Vec<i64>, Vec<i64>> = HashMap::new();
     for (id, attributes) in events {
         let attributes: Attributes = read_attributes(attributes.as_deref());
         let chosen = filtered.iter().filter(|(_, filter)| filter.matches(&event_type, &attributes));
@@ -131,7 +139,7 @@ fn decide(
             groups.entry(targets).or_default().push(id);
         }
     }
-    groups.into_iter().map(|(targets, events)| (events, targets)).collect()
+    groups
 }
 
 fn ids(ids: Vec<i64>) -> Array {

@@ -73,8 +73,8 @@ parameters! {
     tag = "subscriptions",
     operation_id = "list_subscriptions",
     summary = "List subscriptions",
-    description = "Returns subscriptions in the order of their ids, newest first. Deleted ones are left out. A parameter \
-                   `metadata.NAME=VALUE` returns only subscriptions with this pair; several must all be there.",
+    description = "Returns subscriptions in the order of their ids, newest first. Deleted ones are left out. A \
+                   parameter `metadata.NAME=VALUE` returns only subscriptions with this pair; several must all be there.",
     security(("api_key" = ["viewer"])),
     params(Parameters),
     responses((status = 200, description = "A page of subscriptions", body = Listed<SubscriptionView>)),
@@ -121,8 +121,8 @@ fn read_metadata(query: &mut Query) -> Result<Metadata, Problem> {
     tag = "subscriptions",
     operation_id = "get_subscription",
     summary = "Get a subscription",
-    description = "Returns one subscription, without its secrets. The header `ETag` identifies its state, for `If-Match` \
-                   in a change.",
+    description = "Returns one subscription, without its secrets. The header `ETag` identifies its state, for \
+                   `If-Match` in a change.",
     security(("api_key" = ["viewer"])),
     params(("id" = i64, Path, description = "The id of the subscription.")),
     responses((status = 200, description = "The subscription", body = SubscriptionView)),
@@ -193,9 +193,9 @@ pub(crate) async fn make<S: Stores>(
     tag = "subscriptions",
     operation_id = "update_subscription",
     summary = "Change a subscription",
-    description = "Applies a merge patch (RFC 7396); `metadata` and `headers` are replaced as a whole. A new callback URL \
-                   must be verified again before anything is sent to it. With `If-Match`, the change is made only if the \
-                   subscription still has this `ETag`.",
+    description = "Applies a merge patch (RFC 7396); `metadata` and `headers` are replaced as a whole. A new callback \
+                   URL must be verified again before anything is sent to it. With `If-Match`, the change is made only \
+                   if the subscription still has this `ETag`.",
     security(("api_key" = ["admin"])),
     params(("id" = i64, Path, description = "The id of the subscription.")),
     request_body(

@@ -26,8 +26,8 @@ body! {
         })
     )]
     struct NewSubscriptionBody {
-        /// The types of the events to deliver, 1 to 100: a type such as `order.paid`, a prefix such as `order.*`, or `*`.
-        /// Either this field or `event_type` is required.
+        /// The types of the events to deliver, 1 to 100: a type such as `order.paid`, a prefix such as `order.*`, or
+        /// `*`. Either this field or `event_type` is required.
         #[schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 100)]
         event_types: Option<EventTypePatterns>,
         /// The only entry of `event_types`.

@@ -21,7 +21,8 @@ use utoipa::ToSchema;
 /// A subscription.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
-    "id": 3, "uid": "shop-1", "tenant": "acme", "name": "Shop", "description": "the shop", "metadata": {"team": "billing"},
+    "id": 3, "uid": "shop-1", "tenant": "acme", "name": "Shop", "description": "the shop",
+    "metadata": {"team": "billing"},
     "event_types": ["order.paid"], "event_type": "order.paid", "filter": {"exact": {"region": "eu"}},
     "callback_url": "https://example.com/hook", "active": true, "verified": true,
     "verification": {

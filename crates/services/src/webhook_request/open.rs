@@ -65,7 +65,7 @@ pub(super) struct TokenCredentials {
 }
 
 impl TokenCredentials {
-    pub(super) fn borrow(&self) -> ClientCredentials<'_> {
+    pub(super) fn client(&self) -> ClientCredentials<'_> {
         ClientCredentials {
             token_url: &self.token_url,
             client_id: &self.client_id,

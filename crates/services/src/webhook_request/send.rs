@@ -80,7 +80,7 @@ impl WebhookSender<'_> {
         if let (Some(UNAUTHORIZED), OpenedAuth::Token(credentials), Some(token)) =
             (exchange.status(), &opened.auth, &token)
         {
-            self.tokens.invalidate(&credentials.borrow(), token, Instant::now());
+            self.tokens.invalidate(&credentials.client(), token, Instant::now());
         }
         exchange
     }
@@ -94,7 +94,7 @@ impl WebhookSender<'_> {
     ) -> Result<Option<AccessToken>, TokenError> {
         match &opened.auth {
             OpenedAuth::Token(credentials) => {
-                self.tokens.token(&credentials.borrow(), now, until).await.map(Some)
+                self.tokens.token(&credentials.client(), now, until).await.map(Some)
             }
             OpenedAuth::None | OpenedAuth::Header { .. } | OpenedAuth::Certificate(_) => Ok(None),
         }

@@ -110,7 +110,10 @@ fn message<T>(with: impl FnOnce(WebhookMessage<'_>) -> T) -> T {
 }
 
 fn build(opened: &OpenedRequest) -> BuiltRequest {
-    let names = InstallationNames { webhook_origin: Some("events.example".to_owned()), ..Default::default() };
+    let names = InstallationNames {
+        webhook_origin: Some("events.example".to_owned()),
+        ..InstallationNames::default()
+    };
     message(|message| opened.build(&message, None, &names, NOW))
 }
 

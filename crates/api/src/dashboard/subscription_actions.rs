@@ -155,7 +155,7 @@ pub(crate) async fn rotate_secret<S: Stores>(
     Extension(form): Extension<Form>,
     Path(text): Path<String>,
 ) -> Shown {
-    let body = Value::Object(form.as_body(&[], &["overlap_s"])).to_string();
+    let body = Value::Object(form.as_body(&["secret", "signing_key"], &["overlap_s"])).to_string();
     let rotated =
         subscriptions::rotate(&api, by, &Scope::default(), subscription_id(&text)?, Fields::parse(&body)?)
             .await?;

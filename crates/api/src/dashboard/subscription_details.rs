@@ -83,9 +83,7 @@ impl VerificationText {
             method: json["method"].as_str()?.to_owned(),
             at: json["verified_at"].as_str().and_then(time::parse).map(Utc),
             by: json["verified_by"].as_str().map(str::to_owned),
-            allowed_per_second: Some(&json["allowed_per_second"])
-                .filter(|rate| rate.is_number())
-                .map(Value::to_string),
+            allowed_per_second: json["allowed_per_second"].as_f64().map(|rate| format!("{rate:.2}")),
         })
     }
 }
@@ -155,7 +153,7 @@ mod tests {
         assert_eq!(auth.members[0], ("client id".to_owned(), "c".to_owned()));
         let verification = details.verification.expect("a record");
         assert_eq!((verification.method.as_str(), verification.by.as_deref()), ("cloudevents", Some("ann")));
-        assert_eq!(verification.allowed_per_second.as_deref(), Some("0.5"));
+        assert_eq!(verification.allowed_per_second.as_deref(), Some("0.50"));
         assert!(verification.at.is_some());
         let empty =
             Details::of_json(&json!({"event_types": ["a"], "filter": null, "auth": null, "headers": {}}));

@@ -1,7 +1,8 @@
 //! Lists, creates, changes and deletes subscriptions. A secret is returned only when it is created or rotated.
-//! [`body`] and [`view`] define the JSON, [`edit`] and [`request`] apply a change, and [`replacement`] creates or replaces
-//! a subscription by its uid. [`challenge`] sends requests to receivers, [`verification`] verifies URLs, [`rotation`]
-//! replaces a secret, [`reseal`] encrypts all secrets again, and [`matching`] shows which subscriptions match an event.
+//! [`body`] and [`view`] define the JSON, [`edit`] and [`request`] apply a change, and [`replacement`] creates or
+//! replaces a subscription by its uid. [`challenge`] sends requests to receivers, [`verification`] verifies URLs,
+//! [`rotation`] replaces a secret, [`reseal`] encrypts all secrets again, and [`matching`] shows which subscriptions
+//! match an event.
 
 mod body;
 pub(crate) mod challenge;

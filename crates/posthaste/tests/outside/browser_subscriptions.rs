@@ -23,9 +23,13 @@ async fn a_subscription_is_created_and_verified_with_the_keyboard() {
     browser.until("document.querySelector('a[href=\"/subscriptions/new\"]')");
     browser.tab_to("a[href='/subscriptions/new']");
     browser.press(ENTER);
-    browser.until("document.querySelector('#event_type')");
-    browser.tab_to("#event_type");
-    browser.press(&format!("order.sent{TAB}ftp://x.example/{TAB}the shop{TAB}3{ENTER}"));
+    browser.until("document.querySelector('#event_types')");
+    browser.tab_to("#event_types");
+    browser.press("order.sent");
+    browser.tab_to("#callback_url");
+    browser.press(&format!("ftp://x.example/{TAB}3"));
+    browser.tab_to("#description");
+    browser.press(&format!("the shop{ENTER}"));
     browser.until("document.querySelector('#error')");
     assert!(browser.text("#error").contains("must use https"), "{}", browser.source());
     assert_eq!(
@@ -87,13 +91,13 @@ async fn a_subscription_is_paused_resumed_and_tested() {
     assert!(browser.text("#result").contains("response 500"), "{}", browser.source());
 
     scene.open("/subscriptions/new");
-    browser.write("#event_type", SCRIPT);
+    browser.write("#event_types", SCRIPT);
     browser.write("#callback_url", &scene.receiver.url("/hook?%22%3E%3Cscript%3E"));
     browser.write("#description", SCRIPT);
     browser.click("main button");
     browser.until("document.querySelector('#error')");
-    assert_eq!(browser.value("document.querySelector('#event_type').value"), SCRIPT);
-    browser.value("document.querySelector('#event_type').value = 'a'");
+    assert_eq!(browser.value("document.querySelector('#event_types').value"), SCRIPT);
+    browser.value("document.querySelector('#event_types').value = 'a'");
     browser.click("main button");
     browser.until("document.querySelector('#secret')");
     assert!(browser.source().contains(SCRIPT), "{}", browser.source());

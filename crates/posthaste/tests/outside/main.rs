@@ -13,6 +13,7 @@ mod browser_pages;
 mod browser_roles;
 mod browser_store_unavailable;
 mod browser_subscription_edit;
+mod browser_subscription_form;
 mod browser_subscriptions;
 mod foreign_receiver;
 mod guides;

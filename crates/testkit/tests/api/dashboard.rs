@@ -304,7 +304,8 @@ pub(crate) async fn user_content_is_escaped<S: Stores>(api: &TestApi<S>) {
     for path in ["/dead-letters/1", "/events/1", "/events"] {
         assert!(visitor.page(path, 200).await.contains("&#60;script&#62;alert(1)"), "{path}");
     }
-    let fields = "event_type=a&callback_url=https://x.example/&description=%3Cscript%3Ealert(1)%3C/script%3E";
+    let fields =
+        "event_types=a&callback_url=https://x.example/&description=%3Cscript%3Ealert(1)%3C/script%3E";
     let made = visitor.press("/subscriptions", fields).await.text();
     assert!(made.contains("&#60;script&#62;alert(1)") && !made.contains(script), "{made}");
 }

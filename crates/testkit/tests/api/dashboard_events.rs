@@ -2,8 +2,10 @@
 
 use crate::dashboard::{Visitor, has, problem_detail};
 use crate::server::{ROOT_KEY, TestApi};
+use posthaste_core::attributes::Attributes;
 use posthaste_core::event::NewEvent;
 use posthaste_core::ports::{IngestStore as _, Stores};
+use posthaste_core::tenant::Tenant;
 use posthaste_testkit::fixtures::{T0, at, event, json, named_event};
 use posthaste_testkit::harness::Engine;
 
@@ -40,6 +42,26 @@ pub(crate) async fn events_are_filtered_by_every_field<S: Stores>(api: &TestApi<
         has(&visitor.page(path, status).await, &[&detail, "href=\"/events\""]);
     }
     has(&visitor.page("/events/2", 200).await, &["shop-2", "{\n  &#34;amount&#34;: 12.50\n}"]);
+}
+
+pub(crate) async fn tenant_and_attributes_of_events_are_shown<S: Stores>(api: &TestApi<S>) {
+    let attributes =
+        Attributes::parse(r#"{"region": "<eu>", "amount": 1.50, "vip": true}"#).expect("attributes");
+    let tenant = Some(Tenant::parse("acme & sons").expect("a tenant"));
+    let of_tenant = NewEvent { tenant, attributes, ..event("a") };
+    api.h.store.ingest().insert_events(vec![vec![of_tenant, event("b")]], T0).await.expect("events");
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let listed = visitor.page("/events", 200).await;
+    has(&listed, &["acme &#38; sons", "amount=1.5, region=&#60;eu&#62;, vip=true"]);
+    for (query, count) in [("tenant=acme+%26+sons", 1), ("tenant=acme", 0)] {
+        assert_eq!(rows(&visitor.page(&format!("/events?{query}"), 200).await, "events"), count, "{query}");
+    }
+    let shown = visitor.page("/events/1", 200).await;
+    has(
+        &shown,
+        &["/events?tenant=acme%20%26%20sons\"", ">region</dt><dd class=\"wrap\">&#60;eu&#62;<", ">1.5<"],
+    );
+    assert!(!visitor.page("/events/2", 200).await.contains("Tenant</dt>"));
 }
 
 /// Checks that only the page of an event shows its payload, which may be long.

@@ -8,20 +8,45 @@ use posthaste_testkit::receiver::{Answer, Received, Receiver};
 
 const SCRIPT: &str = "<script>alert(1)</script>";
 
-/// Returns the body that the edit form sends, with the given changes.
-fn fields(html: &str, changes: &[(&str, &str)]) -> String {
-    let mut form = format!("seen={}", encoded(&hidden(html, "seen")));
-    for name in ["event_type", "callback_url", "description", "max_retry_limit", "timeout"] {
-        let (_, rest) = html.split_once(&format!("name=\"{name}\"")).expect("the field");
-        let (_, rest) = rest.split_once("value=\"").expect("its value");
-        let present = rest.split('"').next().unwrap_or_default();
-        let changed = changes.iter().find(|(changed, _)| *changed == name).map(|(_, value)| *value);
-        form.push_str(&format!("&{name}={}", encoded(changed.unwrap_or(present))));
+/// Returns the body that the form of a subscription sends, with the given changes.
+pub(crate) fn fields(html: &str, changes: &[(&str, &str)]) -> String {
+    let (_, form) = html.split_once(" data-matches=").expect("the form");
+    let form = form.split("</form>").next().unwrap_or_default();
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for tag in form.split('<').skip(1) {
+        let (inside, text) = tag.split_once('>').expect("the end of a tag");
+        let name = || attribute(inside, "name").expect("a name");
+        match inside.split_whitespace().next().unwrap_or_default() {
+            "input" => pairs.push((name(), attribute(inside, "value").unwrap_or_default())),
+            "textarea" => pairs.push((name(), decoded(text.strip_prefix('\n').expect("a line break")))),
+            "select" => pairs.push((name(), String::new())),
+            "option" => {
+                let (_, chosen) = pairs.last_mut().expect("a select");
+                if chosen.is_empty() || inside.ends_with(" selected") {
+                    *chosen = attribute(inside, "value").expect("a value");
+                }
+            }
+            _ => {}
+        }
     }
-    form
+    for (name, value) in changes {
+        let (_, current) = pairs.iter_mut().find(|(known, _)| known == name).expect("the field");
+        *current = (*value).to_owned();
+    }
+    pairs.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect::<Vec<_>>().join("&")
 }
 
-fn encoded(text: &str) -> String {
+fn attribute(tag: &str, name: &str) -> Option<String> {
+    let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
+    Some(decoded(rest.split('"').next()?))
+}
+
+fn decoded(html: &str) -> String {
+    let entities = [("&#34;", "\""), ("&#39;", "'"), ("&#60;", "<"), ("&#62;", ">"), ("&#38;", "&")];
+    entities.iter().fold(html.to_owned(), |text, (entity, letter)| text.replace(entity, letter))
+}
+
+pub(crate) fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
@@ -38,7 +63,7 @@ pub(crate) async fn a_subscription_is_edited<S: Stores>(api: &TestApi<S>) {
 
     let html = visitor.page(&form, 200).await;
     let changes =
-        [("description", " the shop "), ("max_retry_limit", "7"), ("timeout", "20s"), ("event_type", "b")];
+        [("description", " the shop "), ("max_retry_limit", "7"), ("timeout", "20s"), ("event_types", "b")];
     api.clock.set(at(1));
     let changed = visitor.press(&form, &fields(&html, &changes)).await;
     assert_eq!(changed.status, 200, "{}", changed.text());
@@ -51,7 +76,7 @@ pub(crate) async fn a_subscription_is_edited<S: Stores>(api: &TestApi<S>) {
     assert_eq!((&after["callback_url"], &after["verified"]), (&before["callback_url"], &true.into()));
 
     // A form that was opened before the change would undo it.
-    let late = visitor.press(&form, &fields(&html, &[("event_type", "c")])).await;
+    let late = visitor.press(&form, &fields(&html, &[("event_types", "c")])).await;
     assert_eq!(late.status, 409, "{}", late.text());
     has(&late.text(), &["was changed after this form was opened"]);
     assert_eq!(api.get(&call).expect(200).await, after);
@@ -80,8 +105,16 @@ pub(crate) async fn a_subscription_is_edited<S: Stores>(api: &TestApi<S>) {
 
     let html = visitor.page(&form, 200).await;
     for (field, value, detail) in [
-        ("event_type", "a b", "event_type"),
-        ("event_type", "", "event_type"),
+        ("event_types", "a b", "event_types"),
+        ("event_types", "a.*.b", "must be the last segment"),
+        ("event_types", "", "event_types"),
+        ("filter", "{", "filter at #"),
+        ("filter", r#"{"like": {}}"#, "got &#34;like&#34;"),
+        ("metadata", "team", "line 1 must be key=value"),
+        ("headers", "Host: x", "must not contain Host"),
+        ("headers", "X-Token (secret):", "no secret value is stored"),
+        ("auth", "bearer", "auth.bearer.token is required"),
+        ("name", "\u{1}", "name"),
         ("callback_url", "ftp://x.example/", "must use https"),
         ("callback_url", "", "callback_url"),
         ("max_retry_limit", "0", "1 to 100"),

@@ -54,15 +54,15 @@ async fn add<S: Stores>(api: &TestApi<S>, count: u32, event_type: &str, is_verif
 pub(crate) async fn the_secret_of_a_new_subscription_is_shown_once<S: Stores>(api: &TestApi<S>) {
     let receiver = Receiver::start(behave).await;
     let visitor = Visitor::sign_in(api, &api.key(KeyRole::Admin).await).await;
-    has(&visitor.page("/subscriptions/new", 200).await, &["name=\"callback_url\"", "name=\"event_type\""]);
+    has(&visitor.page("/subscriptions/new", 200).await, &["name=\"callback_url\"", "name=\"event_types\""]);
     let problem =
         api.post("/v1/subscriptions").json(r#"{"event_type": "a"}"#).refused(422, "callback_url").await;
     let missing = format!("Not created: {}.", problem["detail"].as_str().expect("a detail"));
     for (fields, invalid, detail) in [
-        ("event_type=a%20b&callback_url=https://x.example/", "event_type", "event_type"),
-        ("event_type=a&callback_url=ftp://x.example/%3Cb%3E", "callback_url", "must use https"),
-        ("event_type=a&callback_url=https://x.example/&max_retry_limit=many", "max_retry_limit", "1 to 100"),
-        ("event_type=a", "callback_url", &missing),
+        ("event_types=a%20b&callback_url=https://x.example/", "event_types", "event_types"),
+        ("event_types=a&callback_url=ftp://x.example/%3Cb%3E", "callback_url", "must use https"),
+        ("event_types=a&callback_url=https://x.example/&max_retry_limit=many", "max_retry_limit", "1 to 100"),
+        ("event_types=a", "callback_url", &missing),
     ] {
         let answer = visitor.press("/subscriptions", fields).await;
         let html = answer.text();
@@ -75,7 +75,7 @@ pub(crate) async fn the_secret_of_a_new_subscription_is_shown_once<S: Stores>(ap
     assert_eq!(api.count("subscriptions").await, 0, "nothing was created");
 
     let url = receiver.url("/hook");
-    let fields = format!("event_type=a&callback_url={url}&description=the+shop&max_retry_limit=3");
+    let fields = format!("event_types=a&callback_url={url}&description=the+shop&max_retry_limit=3");
     let made = visitor.press("/subscriptions", &fields).await;
     assert_eq!((made.status, made.header("cache-control")), (200, "no-store"), "{}", made.text());
     let first = secret_of(&made.text());
@@ -92,6 +92,11 @@ pub(crate) async fn the_secret_of_a_new_subscription_is_shown_once<S: Stores>(ap
     let second = secret_of(&rotated);
     assert_ne!(first, second);
     assert_eq!(visitor.press("/subscriptions/1/rotate-secret", "overlap_s=x").await.status, 422);
+    let own = "secret=whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz&overlap_s=3600";
+    has(
+        &visitor.press("/subscriptions/1/rotate-secret", own).await.text(),
+        &["whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"],
+    );
     for html in [shown, verified, visitor.page("/subscriptions", 200).await] {
         assert!(!html.contains(SECRET), "{html}");
     }
@@ -111,7 +116,7 @@ pub(crate) async fn a_subscription_is_paused_and_resumed<S: Stores>(api: &TestAp
     }
     let receiver = Receiver::start(behave).await;
     for path in ["/silent", "/refuse"] {
-        let fields = format!("event_type=a&callback_url={}", receiver.url(path));
+        let fields = format!("event_types=a&callback_url={}", receiver.url(path));
         let created = visitor.press("/subscriptions", &fields).await.text();
         let (_, rest) = created.split_once("<h1>Subscription ").expect("its id");
         let page = format!("/subscriptions/{}", rest.split('<').next().unwrap_or_default());
@@ -144,7 +149,7 @@ pub(crate) async fn only_an_admin_changes_subscriptions<S: Stores>(api: &TestApi
         }
         assert_eq!(visitor.call("GET", "/subscriptions/new").send().await.status == 200, may, "{role:?}");
         if !may {
-            let new = "event_type=a&callback_url=https://x.example/";
+            let new = "event_types=a&callback_url=https://x.example/";
             assert_eq!(visitor.press("/subscriptions", new).await.status, 403, "{role:?}");
             for verb in ["verify", "test", "pause", "resume", "rotate-secret"] {
                 let pressed = visitor.press(&format!("{page}/{verb}"), "").await;

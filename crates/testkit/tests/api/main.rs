@@ -12,6 +12,7 @@ mod dashboard_filters;
 mod dashboard_orders;
 mod dashboard_requeue;
 mod dashboard_subscription_edit;
+mod dashboard_subscription_form;
 mod dashboard_subscriptions;
 mod dashboard_system;
 mod dashboard_trouble;
@@ -162,6 +163,11 @@ posthaste_testkit::on_both_engines! {
     dashboard_subscription_edit::a_subscription_is_deleted_after_confirmation,
     dashboard_subscription_edit::only_an_admin_edits_and_deletes_subscriptions,
     dashboard_subscription_edit::a_test_event_shows_the_response,
+    dashboard_subscription_form::every_field_is_created_shown_and_edited,
+    dashboard_subscription_form::the_form_shows_matching_events,
+    dashboard_subscription_form::the_request_is_shown_as_it_will_be_sent,
+    dashboard_subscription_form::subscriptions_are_listed_by_tenant_uid_and_name,
+    dashboard_events::tenant_and_attributes_of_events_are_shown,
     dashboard_concerns::the_overview_lists_problems_with_receiver_and_time,
     dashboard_concerns::a_held_delivery_shows_the_reason,
     dashboard_concerns::a_dead_letter_links_to_related_objects,

@@ -87,7 +87,7 @@ fn token(number: usize) -> Option<String> {
 
 fn sender() -> Sender {
     let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
-    let policy = EgressPolicy { allow_http: true, allow_cidrs };
+    let policy = EgressPolicy { allow_http: true, allow_cidrs, ..EgressPolicy::default() };
     Sender::new(policy, Trust::nobody(), KeepAlive::default()).expect("a sender")
 }
 

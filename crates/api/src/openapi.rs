@@ -2,8 +2,8 @@
 //! parts common to all operations: error responses, enums and the security scheme.
 //!
 //! Operation ids follow the paths: `list_` and `get_` for GET, `create_` for POST to a collection, `update_` for PATCH,
-//! `replace_` for PUT, `delete_` for DELETE, each followed by the plural or singular of the resource. An action is `<action>_<resource>`,
-//! such as `requeue_dead_letter`. A subresource has both names, such as `list_order_audit`.
+//! `replace_` for PUT, `delete_` for DELETE, each followed by the plural or singular of the resource. An action is
+//! `<action>_<resource>`, such as `requeue_dead_letter`. A subresource has both names, such as `list_order_audit`.
 
 use crate::problem::{Problem, ProblemKind};
 use crate::{

@@ -75,7 +75,7 @@ parameters! {
     operation_id = "list_subscriptions",
     summary = "List subscriptions",
     description = "Returns subscriptions in the order of their ids, newest first. Deleted ones are left out. A \
-                   parameter `metadata.NAME=VALUE` returns only subscriptions with this pair; several must all be there.",
+                   parameter `metadata.NAME=VALUE` returns only subscriptions with this pair; several must all match.",
     security(("api_key" = ["viewer"])),
     params(Parameters),
     responses((status = 200, description = "A page of subscriptions", body = Listed<SubscriptionView>)),

@@ -51,7 +51,10 @@ pub(crate) async fn identities_are_stored_and_unique_per_tenant<S: Stores>(api: 
 
 pub(crate) async fn lists_are_filtered_by_identity<S: Stores>(api: &TestApi<S>) {
     let rows = [
-        json!({"event_types": ["order.*"], "tenant": "acme", "uid": "u1", "name": "n1", "metadata": {"team": "a", "env": "prod"}}),
+        json!({
+            "event_types": ["order.*"], "tenant": "acme", "uid": "u1", "name": "n1",
+            "metadata": {"team": "a", "env": "prod"}
+        }),
         json!({"event_types": ["order.paid", "*"], "tenant": "acme", "name": "n2", "metadata": {"team": "a"}}),
         json!({"event_types": ["invoice.paid"], "uid": "u1", "name": "n2", "metadata": {"team": "b"}}),
     ];

@@ -1,4 +1,5 @@
-//! The event types, patterns and filters of subscriptions in the API, and the list of subscriptions that match an event.
+//! The event types, patterns and filters of subscriptions in the API, and the list of subscriptions that match an
+//! event.
 
 use crate::server::TestApi;
 use posthaste_api::key_hash;

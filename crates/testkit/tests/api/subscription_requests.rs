@@ -161,7 +161,8 @@ pub(crate) async fn stored_secrets_stay_with_their_host<S: Stores>(api: &TestApi
     let same_host = patch(json!({"callback_url": "https://receiver.example/v2?a=b"})).expect(200).await;
     assert_eq!(same_host["headers"], header);
     let new = json!({
-        "headers": {"X-Token": {"value": "hidden-second", "secret": true}}, "auth": {"bearer": {"token": "hidden-second"}}
+        "headers": {"X-Token": {"value": "hidden-second", "secret": true}},
+        "auth": {"bearer": {"token": "hidden-second"}}
     });
     patch(elsewhere(new)).expect(200).await;
     assert_eq!(stored_credentials(api, &made).await.auth.as_deref(), Some("hidden-second"));

@@ -1,4 +1,5 @@
-//! Supplied secrets and keys of subscriptions in the API: signature formats, rotation, and the public keys for receivers.
+//! Supplied secrets and keys of subscriptions in the API: signature formats, rotation, and the public keys for
+//! receivers.
 
 use crate::server::{TestApi, sealer};
 use crate::subscription_patterns::{create, path, with_url};
@@ -47,7 +48,8 @@ pub(crate) async fn supplied_secrets_are_used<S: Stores>(api: &TestApi<S>) {
     let both = json!([{"preset": "stripe"}, {"preset": "slack"}]);
     assert_eq!(patch(json!({"signatures": both})).expect(200).await["signatures"], both);
     let hmac = json!([{"hmac": {
-        "header": "X-Sig", "algorithm": "sha512", "encoding": "hex", "content": "{timestamp}.{body}", "value": "v={signature}"
+        "header": "X-Sig", "algorithm": "sha512", "encoding": "hex", "content": "{timestamp}.{body}",
+        "value": "v={signature}"
     }}]);
     let shown = patch(json!({"signatures": hmac})).expect(200).await;
     assert_eq!(shown["signatures"][0]["hmac"]["header"], "X-Sig");
@@ -77,12 +79,13 @@ pub(crate) async fn bad_secrets_and_formats_are_refused_by_name<S: Stores>(api: 
         ("signatures", json!({"signatures": [{"preset": "other"}]})),
         (
             "signatures",
-            json!({"signatures": ["standard", {"preset": "svix"}, {"preset": "github"}, {"preset": "slack"}]}),
+            json!({"signatures": ["standard", {"preset": "svix"}, {"preset": "github"}, "standard_ed25519"]}),
         ),
         (
             "signatures",
             json!({"signatures": [{"hmac": {
-                "header": "webhook-signature", "algorithm": "sha256", "encoding": "hex", "content": "{body}", "value": "{signature}"
+                "header": "webhook-signature", "algorithm": "sha256", "encoding": "hex", "content": "{body}",
+            "value": "{signature}"
             }}]}),
         ),
     ];

@@ -105,7 +105,7 @@ pub(crate) async fn rotate<S: Stores>(
             ..rotation(api, &secrets, &secret, overlap, now)?
         };
         match api.subscriptions.rotate_secret(id, rotation, by.clone(), now).await? {
-            Rotated::Rotated(rotated) => return Ok(SubscriptionView::with_secret(rotated, &secret)),
+            Rotated::Rotated(rotated) => return Ok(SubscriptionView::with_secret(*rotated, &secret)),
             Rotated::NotFound => return Err(not_found()),
             Rotated::Changed => {}
         }

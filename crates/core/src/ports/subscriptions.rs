@@ -94,7 +94,7 @@ pub struct SigningKeyRotation {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rotated {
-    Rotated(Subscription),
+    Rotated(Box<Subscription>),
     /// The current secret is not the one to replace. No change was made.
     Changed,
     /// The subscription does not exist or was deleted.

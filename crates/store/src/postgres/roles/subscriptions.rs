@@ -403,7 +403,7 @@ async fn rotate(
     };
     let after = subscription(row)?;
     audit::commit(&mut session, WRITER, by, &Change::secret_rotated(id, previous_until)).await?;
-    Ok(Rotated::Rotated(after))
+    Ok(Rotated::Rotated(Box::new(after)))
 }
 
 async fn load_secrets(

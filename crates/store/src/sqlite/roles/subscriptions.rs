@@ -157,7 +157,7 @@ impl SubscriptionStore for SqliteSubscriptions {
                 let mut rows = rotate.query(values)?;
                 let Some(row) = rows.next()? else { return Ok((Rotated::Changed, None)) };
                 let rotated = read_subscription(row)?;
-                Ok((Rotated::Rotated(rotated), Some(Change::secret_rotated(id, previous_until))))
+                Ok((Rotated::Rotated(Box::new(rotated)), Some(Change::secret_rotated(id, previous_until))))
             })
             .await
     }

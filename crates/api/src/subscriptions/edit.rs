@@ -12,7 +12,6 @@ use crate::state::ApiState;
 use posthaste_core::audit::Actor;
 use posthaste_core::pattern::EventTypePatterns;
 use posthaste_core::ports::{Created, Stage, Stores, SubscriptionStore as _, Updated};
-use posthaste_core::request::RequestHeadersInput;
 use posthaste_core::signature::SigningSecret;
 use posthaste_core::subscription::{
     CallbackUrl, NewSubscription, SecretColumn, SecretPlace, Secrets, Subscription, SubscriptionPatch,
@@ -147,7 +146,7 @@ impl Complete {
         };
         let request = RequestEdit {
             signatures: Some(body.signatures.unwrap_or_default()),
-            headers: Some(body.headers.unwrap_or_else(RequestHeadersInput::default)),
+            headers: Some(body.headers.unwrap_or_default()),
             auth: Some(body.auth),
             signing_key: body.signing_key,
         };

@@ -98,10 +98,10 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn conditions(name: HeaderName, values: &[&str]) -> Result<Preconditions, Problem> {
+    fn conditions(name: &HeaderName, values: &[&str]) -> Result<Preconditions, Problem> {
         let mut headers = HeaderMap::new();
         for value in values {
-            headers.append(&name, HeaderValue::from_str(value).expect("a value"));
+            headers.append(name, HeaderValue::from_str(value).expect("a value"));
         }
         Preconditions::of(&headers)
     }
@@ -114,23 +114,23 @@ mod tests {
             (vec![r#""7-3""#], r#"Some(List(["\"7-3\""]))"#),
             (vec![r#""7-3", W/"7-4""#, r#""""#], r#"Some(List(["\"7-3\"", "W/\"7-4\"", "\"\""]))"#),
         ] {
-            let parsed = conditions(IF_MATCH, &values).expect("conditions");
+            let parsed = conditions(&IF_MATCH, &values).expect("conditions");
             assert_eq!(format!("{:?}", parsed.if_match), expected, "{values:?}");
         }
         for bad in ["", "7-3", "*, \"7-3\"", "\"7-3", "\"a\"b\"", "\"7-3\","] {
-            let problem = conditions(IF_NONE_MATCH, &[bad]).expect_err(bad);
+            let problem = conditions(&IF_NONE_MATCH, &[bad]).expect_err(bad);
             assert_eq!((problem.status, problem.field.as_deref()), (422, Some("if-none-match")), "{bad}");
         }
     }
 
     #[test]
     fn absent_subscriptions_match_no_tag() {
-        let status = |name: HeaderName, value| {
+        let status = |name: &HeaderName, value| {
             let checked = conditions(name, &[value]).and_then(|conditions| conditions.check(None));
             checked.map_or_else(|problem| problem.status, |()| 0)
         };
-        assert_eq!((status(IF_MATCH, "*"), status(IF_MATCH, r#""1-1""#)), (412, 412));
-        assert_eq!((status(IF_NONE_MATCH, "*"), status(IF_NONE_MATCH, r#""1-1""#)), (0, 0));
+        assert_eq!((status(&IF_MATCH, "*"), status(&IF_MATCH, r#""1-1""#)), (412, 412));
+        assert_eq!((status(&IF_NONE_MATCH, "*"), status(&IF_NONE_MATCH, r#""1-1""#)), (0, 0));
         assert!(Preconditions::default().is_empty() && Preconditions::default().check(None).is_ok());
     }
 }

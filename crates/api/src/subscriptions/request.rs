@@ -11,6 +11,7 @@ use posthaste_core::request::{
 use posthaste_core::signature::{Ed25519Key, Signatures};
 use posthaste_core::subscription::{CallbackUrl, SealedSecret, Secrets, Subscription};
 use posthaste_core::{SecretRef, Timestamp};
+use std::collections::BTreeMap;
 use url::Url;
 
 /// The requested values. A value that is `None` is unchanged.
@@ -98,7 +99,8 @@ impl RequestSettings {
         let (headers, header_secrets) = self.edited_headers(edit.headers, stored)?;
         let (auth, auth_secret) = self.edited_auth(api, edit.auth, stored)?;
         let signatures = edit.signatures.unwrap_or(self.signatures);
-        request::check(&headers, auth.as_ref(), &signatures.header_names()).map_err(invalid)?;
+        request::check(&headers, auth.as_ref(), &signatures.header_names())
+            .map_err(|error| invalid(&error))?;
         let (mut public_key, mut signing_keys) = (self.public_key, self.credentials.signing_keys);
         let generated = || signatures.uses_ed25519().then(|| Ed25519Key::from_seed(api.draw()));
         let new_key = match (edit.signing_key, &public_key) {
@@ -119,7 +121,7 @@ impl RequestSettings {
         &self,
         edit: Option<RequestHeadersInput>,
         stored: StoredSecrets,
-    ) -> Result<(RequestHeaders, std::collections::BTreeMap<String, String>), Problem> {
+    ) -> Result<(RequestHeaders, BTreeMap<String, String>), Problem> {
         let Some(input) = edit else {
             let secret = self.headers.iter().find(|(_, value)| **value == HeaderValue::Secret);
             return match (stored, secret) {
@@ -130,14 +132,14 @@ impl RequestSettings {
             };
         };
         match stored {
-            StoredSecrets::Usable => input.merge(&self.credentials).map_err(invalid),
-            StoredSecrets::OtherHost => input.merge(&Credentials::default()).map_err(|error| match &error {
-                RequestError::HeaderSecretMissing(name)
-                    if self.credentials.headers.contains_key(&name.to_ascii_lowercase()) =>
+            StoredSecrets::Usable => input.merge(&self.credentials).map_err(|error| invalid(&error)),
+            StoredSecrets::OtherHost => input.merge(&Credentials::default()).map_err(|error| {
+                if let RequestError::HeaderSecretMissing(name) = &error
+                    && self.credentials.headers.contains_key(&name.to_ascii_lowercase())
                 {
-                    other_host("headers", name)
+                    return other_host("headers", name);
                 }
-                _ => invalid(error),
+                invalid(&error)
             }),
         }
     }
@@ -161,17 +163,17 @@ impl RequestSettings {
             }
         };
         let merged = match stored {
-            StoredSecrets::Usable => input.merge(self.auth.as_ref(), &self.credentials).map_err(invalid),
-            StoredSecrets::OtherHost => {
-                input.merge(None, &Credentials::default()).map_err(|error| match (&error, &self.auth) {
-                    (RequestError::AuthSecretMissing { kind, member }, Some(auth))
-                        if auth.kind() == *kind =>
-                    {
-                        other_host("auth", member)
-                    }
-                    _ => invalid(error),
-                })
+            StoredSecrets::Usable => {
+                input.merge(self.auth.as_ref(), &self.credentials).map_err(|error| invalid(&error))
             }
+            StoredSecrets::OtherHost => input.merge(None, &Credentials::default()).map_err(|error| {
+                if let RequestError::AuthSecretMissing { kind, member } = &error
+                    && self.auth.as_ref().is_some_and(|auth| auth.kind() == *kind)
+                {
+                    return other_host("auth", member);
+                }
+                invalid(&error)
+            }),
         };
         let (auth, secret) = merged?;
         if let Auth::Oauth2ClientCredentials { token_url, .. } = &auth {
@@ -224,7 +226,7 @@ fn check_token_url<S: Stores>(api: &ApiState<S>, url: &CallbackUrl) -> Result<()
     })
 }
 
-fn invalid(error: RequestError) -> Problem {
+fn invalid(error: &RequestError) -> Problem {
     Problem::invalid(error.field(), error.to_string())
 }
 

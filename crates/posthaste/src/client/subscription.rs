@@ -52,9 +52,9 @@ pub(crate) enum SubscriptionCommand {
         #[arg(value_name = "URL")]
         callback_url: String,
         #[command(flatten)]
-        fields: FieldFlags,
+        fields: Box<FieldFlags>,
         #[command(flatten)]
-        once: CreateFlags,
+        once: Box<CreateFlags>,
         #[command(flatten)]
         reach: Reach,
     },
@@ -98,7 +98,7 @@ pub(crate) enum SubscriptionCommand {
         #[arg(long, value_name = "URL", group = "change")]
         callback_url: Option<String>,
         #[command(flatten)]
-        fields: FieldFlags,
+        fields: Box<FieldFlags>,
         #[command(flatten)]
         reach: Reach,
     },

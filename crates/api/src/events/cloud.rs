@@ -32,8 +32,7 @@ body! {
     /// A CloudEvent 1.0 in structured mode. `source`, `subject`, `time`, `dataschema` and extensions become attributes of
     /// the event: text, numbers or booleans with names of `a-z` and `0-9`, at most 20.
     #[schema(example = json!({
-        "specversion": "1.0", "type": "order.paid", "source": "/shop", "id": "7", "subject": "order 7",
-        "region": "eu", "data": {"order": 7}
+        "specversion": "1.0", "type": "order.paid", "source": "/shop", "id": "7", "data": {"order": 7}
     }))]
     struct CloudEvent<'a> {
         /// The version of CloudEvents, `1.0`.

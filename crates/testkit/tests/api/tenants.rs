@@ -223,6 +223,10 @@ pub(crate) async fn every_call_is_limited_to_the_tenant_of_its_key<S: Stores>(ap
                         assert_eq!(answer.status, 404, "{method} {path} {id}: {}", answer.text());
                         assert_eq!(answer.json()["detail"], unknown.json()["detail"], "{method} {path}");
                     }
+                    // A change of an own object would change the lists; the tests of the handlers cover it.
+                    if method != "GET" {
+                        continue;
+                    }
                     let own = send(path.replace("{id}", &beta.ids(*kind)[0].to_string()), key).await;
                     assert!((200..300).contains(&own.status), "{method} {path}: {}", own.text());
                 }

@@ -318,7 +318,8 @@ pub(crate) async fn requeue_many<S: Stores>(
     ok(&requeue_found(&api, by, &scope, fields, REQUEUE_PAGES_MAX, EXAMINED_MAX).await?)
 }
 
-/// Requeues up to `pages_max` pages of the selected dead letters within the scope of the caller. Sets `next_cursor` if more remain.
+/// Requeues up to `pages_max` pages of the selected dead letters within the scope of the caller. Sets `next_cursor` if
+/// more remain.
 pub(crate) async fn requeue_found<S: Stores>(
     api: &ApiState<S>,
     by: Actor,

@@ -58,8 +58,8 @@ body! {
         /// that are text, numbers or booleans.
         #[schema(value_type = Option<Object>)]
         attributes: Option<Attributes>,
-        /// The caller's id of the event. An event with the id and the content of a stored event is a duplicate and is not
-        /// stored again. The same id with a different tenant, type, attributes or payload is rejected.
+        /// The caller's id of the event. An event with the id and the content of a stored event is a duplicate and is
+        /// not stored again. The same id with a different tenant, type, attributes or payload is rejected.
         #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
         external_event_id: Option<ExternalEventId>,
         /// An id for log messages, to trace the event through the system. Overrides the header `x-correlation-id`.
@@ -182,8 +182,8 @@ fn conflicting(
         None => "an earlier event of this array".to_owned(),
     };
     let detail = format!(
-        "{field} belongs to {owner}, which has another tenant, event_type, attributes or payload: send the same content \
-         again, or use a new external_event_id"
+        "{field} belongs to {owner}, which has another tenant, event_type, attributes or payload: send the same \
+         content again, or use a new external_event_id"
     );
     let index = place.to_string();
     let error = match media_type(headers).as_str() {

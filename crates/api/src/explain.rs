@@ -261,7 +261,7 @@ fn unmatched(found: &ExplainedEvent, history: &History) -> (Vec<NotMatched>, boo
             (Verdict::Not(Unmatched::Filtered), Some(RouteDecision::Filtered { clause })) => Some(clause),
             _ => None,
         };
-        let told = clause.as_ref().map_or_else(|| told.clone(), |clause| format!("{told}: {clause}"));
+        let told = clause.as_ref().map_or_else(|| told.clone(), |clause| [told.as_str(), clause].join(": "));
         not_matched.push(NotMatched { subscription_id: id.get(), reason, clause, told });
     }
     let more = not_matched.len() > UNMATCHED_MAX;

@@ -36,8 +36,8 @@ const KEY_SCHEME: &str = "api_key";
 /// The description of the security scheme and its roles.
 const KEY_SCHEME_DESCRIPTION: &str = "An API key in the header `Authorization: Bearer <key>`. Each key has one role. \
     An operation lists the role that it requires. The role `root` may call every operation; `operator` and `admin` may \
-    also call those that require `viewer`. A key may be bound to a tenant: it then sees and changes only objects of this \
-    tenant, and cannot call operations that concern the installation as a whole.";
+    also call those that require `viewer`. A key may be bound to a tenant: it then sees and changes only objects of \
+    this tenant, and cannot call operations that concern the installation as a whole.";
 
 #[derive(Debug, OpenApi)]
 #[openapi(

@@ -23,8 +23,8 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
     let (metrics, health) = (api.metrics.clone(), Arc::clone(&api.health));
     let probes = if api.metrics_elsewhere { liveness() } else { health_calls(health) };
     let ids = Arc::new(RequestIds::new(api.random));
-    // Keys that are bound to a tenant may call only the routes of a `tenant_` guard, whose handlers apply the `Scope` of
-    // the key.
+    // Keys that are bound to a tenant may call only the routes of a `tenant_` guard, whose handlers apply the `Scope`
+    // of the key.
     let scoped = |needs, methods| guarded(&api, needs, BoundKeys::Scoped, methods);
     let tenant_viewer = |methods| scoped(KeyRole::Viewer, methods);
     let tenant_ingest = |methods| scoped(KeyRole::Ingest, methods);

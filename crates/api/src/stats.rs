@@ -1,5 +1,5 @@
-//! Returns recent activity and the backlog. Reads sums that every process updates (`rollups`), never the history. For one
-//! tenant, see [`tenant`].
+//! Returns recent activity and the backlog. Reads sums that every process updates (`rollups`), never the history. For
+//! one tenant, see [`tenant`].
 
 mod tenant;
 
@@ -158,8 +158,8 @@ impl IntoParams for Parameters {
     tag = "operations",
     operation_id = "get_stats",
     summary = "Get statistics",
-    description = "Returns the activity of the last hour or day, latency percentiles and the backlog. With `tenant`, or \
-                   with a key that is bound to a tenant, returns only what is counted per tenant: the backlog and the \
+    description = "Returns the activity of the last hour or day, latency percentiles and the backlog. With `tenant`, \
+                   or with a key that is bound to a tenant, returns only what is counted per tenant: the backlog and the \
                    attempts of its subscriptions that are not deleted, up to 1,000 of them.",
     security(("api_key" = ["viewer"])),
     params(Parameters),

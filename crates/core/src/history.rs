@@ -123,8 +123,8 @@ pub fn verdict(
     })
 }
 
-/// Returns what decided whether a subscription matched an event in its state at a time, or `None` if it did not exist. A
-/// pause and a missing verification are ignored, because they hold for all events.
+/// Returns what decided whether a subscription matched an event in its state at a time, or `None` if it did not exist.
+/// A pause and a missing verification are ignored, because they hold for all events.
 pub fn decision_at(
     changes: &[SubscriptionChange],
     event: EventFacts<'_>,

@@ -134,8 +134,8 @@ pub struct SecretPlace {
 /// A replaced signing secret, and the time until which it is used.
 pub type ExpiringSecret = (SealedSecret, Timestamp);
 
-/// The secrets of a subscription. Requests are signed with the current signing secret, and with replaced ones until they
-/// expire.
+/// The secrets of a subscription. Requests are signed with the current signing secret, and with replaced ones until
+/// they expire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secrets {
     pub secret_ref: SecretRef,

@@ -1,5 +1,6 @@
-//! Encryption of secrets at rest: signing secrets, and the credentials of requests. The API encrypts a secret when it is created or rotated; the worker
-//! decrypts it to sign requests. The keys are those of `POSTHASTE_SECRET_KEY`; nonces are arguments.
+//! Encryption of secrets at rest: signing secrets, and the credentials of requests. The API encrypts a secret when it
+//! is created or rotated; the worker decrypts it to sign requests. The keys are those of `POSTHASTE_SECRET_KEY`; nonces
+//! are arguments.
 //!
 //! Without a key, a secret is stored in plain text, `whsec_…`. With keys, it is encrypted with AES-256-GCM under the
 //! first one and stored as `v2:<key id>:<base64 of nonce, ciphertext and tag>`. The authenticated data contains the

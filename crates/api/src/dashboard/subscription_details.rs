@@ -124,13 +124,13 @@ mod tests {
     fn every_part_of_a_subscription_is_shown_without_secrets() {
         let hmac = json!({"header": "x-sig", "algorithm": "sha1", "encoding": "hex"});
         let details = Details::of_json(&json!({
-            "name": null, "uid": "shop-1", "tenant": "acme", "event_types": ["a", "b.*"], "metadata": {"team": "x"},
+            "name": null, "uid": "shop-1", "tenant": "acme", "event_types": ["a", "b.*"], "metadata": {"a": "x"},
             "filter": {"exact": {"region": "eu"}}, "envelope": "raw", "public_key": "whpk_x",
             "signatures": ["standard", "standard_ed25519", {"preset": "stripe"}, {"hmac": hmac}],
             "headers": {"X-A": "1", "X-B": {"secret": true}},
             "auth": {"oauth2_client_credentials": {"client_id": "c", "token_url": "https://t.example/"}},
-            "verification": {"method": "cloudevents", "verified_at": "2026-01-31T12:00:00.000000Z", "verified_by": "ann",
-                "allowed_per_second": 0.5},
+            "verification": {"method": "cloudevents", "verified_at": "2026-01-31T12:00:00.000000Z",
+                "verified_by": "ann", "allowed_per_second": 0.5},
         }));
         assert_eq!(details.title(), Some("shop-1"));
         assert_eq!(details.event_types, ["a", "b.*"]);

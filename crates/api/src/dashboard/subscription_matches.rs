@@ -1,5 +1,5 @@
 //! Shows which of the newest events a subscription with the patterns, the filter and the tenant of a form would have
-//! matched. The script requests only this part of the page while the form is edited; without the script, a button of the
+//! matched. The script requests only this part of the page while the form is edited; without it, a button of the
 //! form requests the whole page. Reads a bounded number of events, without payloads; `core::route` decides.
 
 use super::form::Form;

@@ -1,5 +1,5 @@
-//! The panel with the request of a subscription as it will be sent, for a sample or for a stored event. Secret values are
-//! masked by the API, and nothing is sent.
+//! The panel with the request of a subscription as it will be sent, for a sample or for a stored event. Secret values
+//! are masked by the API, and nothing is sent.
 
 use super::visitor::Visitor;
 use crate::auth::Scope;

@@ -29,8 +29,8 @@ const OTHER_ATTRIBUTES: [&str; 7] =
     ["specversion", "type", "source", "id", "datacontenttype", "traceparent", "tracestate"];
 
 body! {
-    /// A CloudEvent 1.0 in structured mode. `source`, `subject`, `time`, `dataschema` and extensions become attributes of
-    /// the event: text, numbers or booleans with names of `a-z` and `0-9`, at most 20.
+    /// A CloudEvent 1.0 in structured mode. `source`, `subject`, `time`, `dataschema` and extensions become attributes
+    /// of the event: text, numbers or booleans with names of `a-z` and `0-9`, at most 20.
     #[schema(example = json!({
         "specversion": "1.0", "type": "order.paid", "source": "/shop", "id": "7", "data": {"order": 7}
     }))]
@@ -197,8 +197,8 @@ fn extension_names(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     names.filter(|name| !OTHER_ATTRIBUTES.contains(name))
 }
 
-/// Creates an event from its required attributes. `wrong` creates the problem for an invalid attribute from a message that
-/// begins with its name.
+/// Creates an event from its required attributes. `wrong` creates the problem for an invalid attribute from a message
+/// that begins with its name.
 fn event(
     kind: &str,
     source: &str,

@@ -132,8 +132,8 @@ fn body(event_type: &str, payload: Vec<u8>, optional: &[(&str, Option<Value>)]) 
     Ok(format!(r#"{{"event_type":{event_type},"payload":{}{given}}}"#, payload.into_string()))
 }
 
-/// Reads attributes of the form `name=value`. Values that are JSON numbers or booleans keep their type; a value in double
-/// quotes is text.
+/// Reads attributes of the form `name=value`. Values that are JSON numbers or booleans keep their type; a value in
+/// double quotes is text.
 fn read_attributes(given: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut attributes = Map::new();
     for text in given {

@@ -1,6 +1,6 @@
-//! Checks that the official libraries of other senders accept genuine requests of a running server in their formats, and
-//! refuse a changed body: Standard Webhooks, Svix, Stripe, Slack and GitHub, and Ed25519 with the package cryptography.
-//! `verify_signature.py` and `verify_signature.mjs` call the libraries.
+//! Checks that the official libraries of other senders accept genuine requests of a running server in their formats,
+//! and refuse a changed body: Standard Webhooks, Svix, Stripe, Slack and GitHub, and Ed25519 with the package
+//! cryptography. `verify_signature.py` and `verify_signature.mjs` call the libraries.
 
 use crate::tools;
 use posthaste_core::signature::Ed25519Key;

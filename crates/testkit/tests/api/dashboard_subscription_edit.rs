@@ -13,18 +13,23 @@ pub(crate) fn fields(html: &str, changes: &[(&str, &str)]) -> String {
     let (_, form) = html.split_once(" data-matches=").expect("the form");
     let form = form.split("</form>").next().unwrap_or_default();
     let mut pairs: Vec<(String, String)> = Vec::new();
+    let mut is_first_option = false;
     for tag in form.split('<').skip(1) {
         let (inside, text) = tag.split_once('>').expect("the end of a tag");
         let name = || attribute(inside, "name").expect("a name");
         match inside.split_whitespace().next().unwrap_or_default() {
             "input" => pairs.push((name(), attribute(inside, "value").unwrap_or_default())),
             "textarea" => pairs.push((name(), decoded(text.strip_prefix('\n').expect("a line break")))),
-            "select" => pairs.push((name(), String::new())),
+            "select" => {
+                pairs.push((name(), String::new()));
+                is_first_option = true;
+            }
             "option" => {
                 let (_, chosen) = pairs.last_mut().expect("a select");
-                if chosen.is_empty() || inside.ends_with(" selected") {
+                if is_first_option || inside.ends_with(" selected") {
                     *chosen = attribute(inside, "value").expect("a value");
                 }
+                is_first_option = false;
             }
             _ => {}
         }

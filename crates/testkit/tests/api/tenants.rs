@@ -1,5 +1,5 @@
-//! Keys that are bound to a tenant: a matrix of every call in the OpenAPI document and a key of another tenant, by id and
-//! by cursor; the tenant of new events; and calls that concern the installation as a whole.
+//! Keys that are bound to a tenant: a matrix of every call in the OpenAPI document and a key of another tenant, by id
+//! and by cursor; the tenant of new events; and calls that concern the installation as a whole.
 
 use crate::dashboard::enter;
 use crate::server::{Options, TestApi};
@@ -387,7 +387,10 @@ pub(crate) async fn tenant_and_attributes_are_part_of_the_content<S: Stores>(api
     };
     let content = json!({"tenant": ALPHA, "attributes": {"region": "eu", "n": 10}});
     let first = api.post("/v1/events").json(event(content)).expect(202).await;
-    let same = r#"{"event_type":"a","payload":1,"external_event_id":"x","tenant":"alpha-tenant","attributes":{"n":1e1,"region":"eu"}}"#;
+    let same = concat!(
+        r#"{"event_type":"a","payload":1,"external_event_id":"x","tenant":"alpha-tenant","#,
+        r#""attributes":{"n":1e1,"region":"eu"}}"#
+    );
     assert_eq!(api.post("/v1/events").json(same).expect(200).await["id"], first["id"]);
     for other in [
         json!({}),

@@ -39,7 +39,8 @@ const ENDED: &str = "
     UPDATE webhook_delivery_jobs SET status = 'Completed', response_status = 200 WHERE id > {last} - 100;
     INSERT INTO finished_jobs (job_id) SELECT id FROM webhook_delivery_jobs WHERE id > {last} - 100;";
 pub(crate) const SUBSCRIPTIONS: &str = "
-    INSERT INTO subscriptions (id, event_type, event_types, callback_url, verified, secret_ref, secret, created_at, updated_at) {ids}
+    INSERT INTO subscriptions
+        (id, event_type, event_types, callback_url, verified, secret_ref, secret, created_at, updated_at) {ids}
         SELECT k, 'kind', {types}, 'https://receiver.example/hook', {true}, {secret_ref}, 'secret', {past}, {past}
         FROM {numbers};";
 /// SQL that inserts a backlog of due sagas for the last subscription, older than the forty of every other one.

@@ -1,5 +1,5 @@
-//! Tests the `webhook-id` by which receivers detect duplicates: it is the same for every attempt of a delivery and after
-//! a requeue, unique among deliveries, and another one if a restored database issues an event id again.
+//! Tests the `webhook-id` by which receivers detect duplicates: it is the same for every attempt of a delivery and
+//! after a requeue, unique among deliveries, and another one if a restored database issues an event id again.
 
 use posthaste_core::EventId;
 use posthaste_core::ports::Stores;

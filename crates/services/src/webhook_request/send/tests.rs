@@ -25,8 +25,8 @@ use crate::webhook_request::RequestParts;
 const OLD: Duration = Duration::from_secs(6);
 const PATIENT: Duration = Duration::from_secs(60);
 
-/// A server that records the head of each request. `answer` gets the number of the request, starting at one, and returns
-/// the response, or `None` to hang.
+/// A server that records the head of each request. `answer` gets the number of the request, starting at one, and
+/// returns the response, or `None` to hang.
 struct Server {
     address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,

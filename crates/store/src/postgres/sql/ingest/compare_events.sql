@@ -5,5 +5,5 @@
 -- insert.
 -- index: uniq_event_external_id.
 SELECT c.place, c.event_id, c.is_same
-FROM posthaste.compare_events((SELECT $1::text[]), (SELECT $2::text[]), (SELECT $3::json[]), (SELECT $4::text[]::json[]),
-    (SELECT $5::text[])) c
+FROM posthaste.compare_events((SELECT $1::text[]), (SELECT $2::text[]), (SELECT $3::json[]),
+    (SELECT $4::text[]::json[]), (SELECT $5::text[])) c

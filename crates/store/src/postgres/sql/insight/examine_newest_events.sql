@@ -7,6 +7,7 @@ SELECT e.id, e.event_type, e.tenant, e.attributes, e.created_at,
         e.id, false)
         AS is_queued
 FROM (
-    SELECT e.id, e.event_type, e.tenant, e.attributes, e.created_at FROM posthaste.events e ORDER BY e.id DESC LIMIT 10000
+    SELECT e.id, e.event_type, e.tenant, e.attributes, e.created_at FROM posthaste.events e
+    ORDER BY e.id DESC LIMIT 10000
 ) e
 ORDER BY e.id DESC

@@ -1,6 +1,7 @@
--- role: viewer
--- Returns the sagas below $1 that match the filter, newest first, examining at most $10, never more than 10,000.
--- index: webhook_delivery_sagas_pkey; events_pkey for the type and the tenant. No other index returns sagas in id order.
+-- role: viewer Returns the sagas below $1 that match the filter, newest first, examining at most $10, never more than
+-- 10,000.
+-- index: webhook_delivery_sagas_pkey; events_pkey for the type and the tenant. No other index returns sagas in id
+-- order.
 -- planner: two limits. Rows keep the order of the scan; there is no outer sort.
 -- Measured with rows in random order, 1,000 examined: 946 buffers with 1,000 sagas, 1,011 with 1,000,000.
 SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.next_attempt_at, g.final_error_code,

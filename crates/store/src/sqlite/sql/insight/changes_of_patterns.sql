@@ -3,8 +3,8 @@
 -- pattern, at most ?2 rows. Every subscription has a change, so more than ?2 subscriptions are never needed.
 -- index: primary key of subscription_patterns, idx_subscription_change. Its order is that of the changes of each
 -- subscription; sorting would read the changes that the limit omits.
-SELECT c.subscription_id, c.tenant, coalesce(c.event_types, json_array(c.event_type)) AS event_types, c.filter, c.active,
-    c.verified, c.deleted_at IS NOT NULL AS is_deleted, c.changed_at
+SELECT c.subscription_id, c.tenant, coalesce(c.event_types, json_array(c.event_type)) AS event_types,
+    c.filter, c.active, c.verified, c.deleted_at IS NOT NULL AS is_deleted, c.changed_at
 FROM (
     SELECT DISTINCT p.subscription_id
     FROM json_each(?1) AS asked

@@ -272,8 +272,10 @@ impl<S: Stores> Run<'_, S> {
         h.sure(async || h.store.router().route_events(take, T0).await).await;
         // A call that was repeated after a lost answer routes more events than it returns.
         let left: BTreeSet<EventId> = ids(h, "SELECT event_id FROM routing_queue").await.collect();
-        let routed: Vec<(EventId, NewEvent)> =
-            self.queued.extract_if(.., |id, _| !left.contains(id)).collect();
+        let (kept, routed): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.queued).into_iter().partition(|(id, _)| left.contains(id));
+        self.queued = kept;
+        let routed: Vec<(EventId, NewEvent)> = routed.into_iter().collect();
         let expected: BTreeSet<(EventId, SubscriptionId)> = routed
             .iter()
             .flat_map(|(event_id, event)| {

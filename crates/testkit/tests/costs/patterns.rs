@@ -50,10 +50,9 @@ async fn routed_on(server: &Server, event_type: &str, matching: usize) -> f64 {
     client.batch_execute(&prepare).await.expect("the statement");
     let sql = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE routing (0, 1, now(), false)";
     let answer = client.simple_query(sql).await.expect("a plan");
-    let text = answer.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0),
-        _ => None,
-    });
+    let text = answer
+        .iter()
+        .find_map(|message| if let SimpleQueryMessage::Row(row) = message { row.get(0) } else { None });
     let explained: serde_json::Value = serde_json::from_str(text.expect("a plan")).expect("JSON");
     let sagas = client.query_one("SELECT count(*) FROM webhook_delivery_sagas", &[]).await.expect("a count");
     assert_eq!(usize::try_from(sagas.get::<_, i64>(0)), Ok(matching), "{event_type}");

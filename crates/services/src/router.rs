@@ -17,8 +17,8 @@ const EVENTS_MAX: u32 = 500;
 /// The approximate number of sagas that one step creates. With a high fan-out, it limits the number of events
 /// in a step.
 const SAGAS_TARGET: u32 = 2_000;
-/// The number of evaluated filters that count as one saga for the size of the next batch. A filter of a few clauses
-/// takes 0.1 µs, one of the maximum size 3 µs, and a saga about 15 µs.
+/// The number of evaluated filters that count as one saga for the size of the next batch. An estimate, not a
+/// measurement: evaluating a filter needs no I/O, so it is assumed to cost a small part of a saga.
 const FILTERS_PER_SAGA: u32 = 16;
 
 #[derive(Debug)]

@@ -114,6 +114,7 @@ posthaste_testkit::on_both_engines! {
     preview::a_preview_shows_the_request_without_secrets,
     preview::a_preview_shows_only_objects_of_the_tenant,
     tenants::every_call_is_limited_to_the_tenant_of_its_key,
+    tenants::a_bound_key_creates_and_finds_subscriptions_of_its_tenant,
     tenants::a_bound_key_requeues_dead_letters_of_its_tenant_only,
     tenants::a_bound_key_implies_the_tenant_of_new_events,
     tenants::tenant_and_attributes_are_part_of_the_content,

@@ -7,6 +7,7 @@ use posthaste_api::key_hash;
 use posthaste_core::attribute_rules::AttributeRules;
 use posthaste_core::attributes::Attributes;
 use posthaste_core::event::{ExternalEventId, NewEvent};
+use posthaste_core::identity::{SubscriptionName, Uid};
 use posthaste_core::ports::{IngestStore as _, KeyRole, KeyStore as _, Stores};
 use posthaste_core::subscription::NewSubscription;
 use posthaste_core::tenant::Tenant;
@@ -42,6 +43,7 @@ enum Reach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Event,
+    Subscription,
     Delivery,
     DeadLetter,
 }
@@ -51,14 +53,18 @@ const MATRIX: &[(&str, &str, Reach)] = &[
     ("GET", "/v1/events", Reach::List(Kind::Event)),
     ("GET", "/v1/events/{id}", Reach::Object(Kind::Event)),
     ("GET", "/v1/events/{id}/explain", Reach::Object(Kind::Event)),
-    ("POST", "/v1/subscriptions", Reach::Installation),
-    ("GET", "/v1/subscriptions", Reach::Installation),
-    ("GET", "/v1/subscriptions/{id}", Reach::Installation),
-    ("PATCH", "/v1/subscriptions/{id}", Reach::Installation),
-    ("DELETE", "/v1/subscriptions/{id}", Reach::Installation),
-    ("POST", "/v1/subscriptions/{id}/verify", Reach::Installation),
-    ("POST", "/v1/subscriptions/{id}/rotate-secret", Reach::Installation),
-    ("POST", "/v1/subscriptions/{id}/test", Reach::Installation),
+    ("POST", "/v1/subscriptions", Reach::Separately),
+    ("GET", "/v1/subscriptions", Reach::List(Kind::Subscription)),
+    ("GET", "/v1/subscriptions/match", Reach::Separately),
+    ("GET", "/v1/subscriptions/uid/{uid}", Reach::Separately),
+    ("PUT", "/v1/subscriptions/uid/{uid}", Reach::Separately),
+    ("GET", "/v1/subscriptions/{id}", Reach::Object(Kind::Subscription)),
+    ("PATCH", "/v1/subscriptions/{id}", Reach::Object(Kind::Subscription)),
+    ("DELETE", "/v1/subscriptions/{id}", Reach::Object(Kind::Subscription)),
+    ("POST", "/v1/subscriptions/{id}/verify", Reach::Object(Kind::Subscription)),
+    ("POST", "/v1/subscriptions/{id}/rotate-secret", Reach::Object(Kind::Subscription)),
+    ("POST", "/v1/subscriptions/{id}/test", Reach::Object(Kind::Subscription)),
+    ("POST", "/v1/subscriptions/{id}/preview", Reach::Object(Kind::Subscription)),
     ("POST", "/v1/subscriptions/reseal-secrets", Reach::Installation),
     ("GET", "/v1/deliveries", Reach::List(Kind::Delivery)),
     ("GET", "/v1/deliveries/{id}", Reach::Object(Kind::Delivery)),
@@ -93,6 +99,7 @@ impl Owned {
     fn ids(&self, kind: Kind) -> &[i64] {
         match kind {
             Kind::Event => &self.events,
+            Kind::Subscription => std::slice::from_ref(&self.subscription),
             Kind::Delivery => &self.deliveries,
             Kind::DeadLetter => &self.letters,
         }
@@ -118,6 +125,8 @@ async fn fill<S: Stores>(api: &TestApi<S>) -> (Owned, Owned) {
         let url = format!("https://{}.example/hook", name.unwrap_or("nobody"));
         let new = NewSubscription {
             tenant: name.map(tenant),
+            uid: name.map(|name| Uid::parse(format!("{name}-uid")).expect("a uid")),
+            name: name.map(|name| SubscriptionName::parse(name).expect("a name")),
             max_retry_limit: Some(1),
             callback_url: callback(&url),
             ..subscription("a")
@@ -231,7 +240,7 @@ pub(crate) async fn every_call_is_limited_to_the_tenant_of_its_key<S: Stores>(ap
                     assert!((200..300).contains(&own.status), "{method} {path}: {}", own.text());
                 }
                 Reach::List(kind) => {
-                    check_list(api, path, key_of(role_of(operation)), *kind, &alpha, &beta).await
+                    check_list(api, path, key_of(role_of(operation)), *kind, &alpha, &beta).await;
                 }
                 Reach::Separately => {}
             }
@@ -273,7 +282,7 @@ async fn check_list<S: Stores>(
     assert_eq!(page(&format!("tenant={BETA}")).await.0, expected);
     assert_eq!(page(&format!("tenant={ALPHA}")).await, (vec![], None));
     let root = api.get(&format!("{path}?tenant={BETA}")).expect(200).await;
-    assert_eq!(root["items"].as_array().map(Vec::len), Some(EACH), "{root}");
+    assert_eq!(root["items"].as_array().map(Vec::len), Some(beta.ids(kind).len()), "{root}");
     // The cursors of alpha.
     let own = bound_viewer(api, ALPHA).await;
     let mut query = "limit=1".to_owned();
@@ -287,6 +296,7 @@ async fn check_list<S: Stores>(
     let (event, subscription) = (alpha.events[0], alpha.subscription);
     let filters = match kind {
         Kind::Event => vec!["payload=true".to_owned(), format!("external_event_id={ALPHA}-0")],
+        Kind::Subscription => vec![format!("name={ALPHA}"), format!("uid={ALPHA}-uid")],
         Kind::Delivery => vec![format!("event_id={event}"), format!("subscription_id={subscription}")],
         Kind::DeadLetter => vec!["payload=true".to_owned(), format!("subscription_id={subscription}")],
     };
@@ -303,6 +313,43 @@ async fn bound_viewer<S: Stores>(api: &TestApi<S>, name: &str) -> String {
         Some(_) => key,
         None => bound(api, KeyRole::Viewer, name).await,
     }
+}
+
+pub(crate) async fn a_bound_key_creates_and_finds_subscriptions_of_its_tenant<S: Stores>(api: &TestApi<S>) {
+    let (alpha, beta) = fill(api).await;
+    let key = bound(api, KeyRole::Admin, BETA).await;
+    let answer = async |method: &'static str, path: &str, body: &Value| {
+        let answer = api.call(method, path).key(&key).json(body.to_string()).send().await;
+        assert!(!answer.text().contains(&format!("{ALPHA}.example")), "{method} {path}: {}", answer.text());
+        answer
+    };
+    let new = json!({"event_types": ["a"], "callback_url": "https://new.example/"});
+    let created = answer("POST", "/v1/subscriptions", &new).await;
+    assert_eq!((created.status, &created.json()["tenant"]), (201, &BETA.into()), "{}", created.text());
+    let mut foreign = new.clone();
+    foreign["tenant"] = ALPHA.into();
+    assert!([404, 422].contains(&answer("POST", "/v1/subscriptions", &foreign).await.status));
+
+    let uid = format!("/v1/subscriptions/uid/{ALPHA}-uid");
+    assert_eq!(answer("GET", &uid, &json!({})).await.status, 404);
+    let own = answer("PUT", &uid, &new).await;
+    assert_eq!((own.status, &own.json()["tenant"]), (201, &BETA.into()), "{}", own.text());
+    let kept = api.get(&format!("/v1/subscriptions/{}", alpha.subscription)).expect(200).await;
+    assert_eq!(
+        (&kept["tenant"], &kept["callback_url"]),
+        (&ALPHA.into(), &format!("https://{ALPHA}.example/hook").into())
+    );
+
+    let matched = answer("GET", "/v1/subscriptions/match?event_type=a&all=true", &json!({})).await.json();
+    let ids: Vec<_> =
+        matched["items"].as_array().expect("items").iter().map(|item| &item["subscription_id"]).collect();
+    assert!(
+        ids.contains(&&beta.subscription.into()) && !ids.contains(&&alpha.subscription.into()),
+        "{ids:?}"
+    );
+    let other = format!("/v1/subscriptions/match?event_type=a&tenant={ALPHA}");
+    let matched = answer("GET", &other, &json!({})).await;
+    assert!(matched.status == 404 || matched.json()["items"] == json!([]), "{}", matched.text());
 }
 
 pub(crate) async fn a_bound_key_requeues_dead_letters_of_its_tenant_only<S: Stores>(api: &TestApi<S>) {

@@ -1,5 +1,5 @@
--- role: viewer Returns the sagas below $1 that match the filter, newest first, examining at most $10, never more than
--- 10,000.
+-- role: viewer
+-- Returns the sagas below $1 that match the filter, newest first, examining at most $10, never more than 10,000.
 -- index: webhook_delivery_sagas_pkey; events_pkey for the type and the tenant. No other index returns sagas in id
 -- order.
 -- planner: two limits. Rows keep the order of the scan; there is no outer sort.

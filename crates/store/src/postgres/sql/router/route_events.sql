@@ -1,9 +1,10 @@
--- role: router_worker Dequeues events and inserts a saga for every matching subscription without a filter, in one
--- statement, so that an event is routed completely or not at all. Returns the number of events, the number of (event,
--- subscription) pairs, the lowest event id and the subscriptions. Subscriptions with a filter are only candidates: they
--- are returned with the number of the kind of event (tenant and type), each filter once, and the events of these kinds.
--- Core decides, and insert_sagas.sql inserts the sagas in the same transaction. If $4 is false, the caller commits with
--- this statement: then a batch with candidates is left in the queue, and has_candidates is true.
+-- role: router_worker
+-- Dequeues events and inserts a saga for every matching subscription without a filter, in one statement, so that an
+-- event is routed completely or not at all. Returns the number of events, the number of (event, subscription) pairs,
+-- the lowest event id and the subscriptions. Subscriptions with a filter are only candidates: they are returned with
+-- the number of the kind of event (tenant and type), each filter once, and the events of these kinds. Core decides, and
+-- insert_sagas.sql inserts the sagas in the same transaction. If $4 is false, the caller commits with this statement:
+-- then a batch with candidates is left in the queue, and has_candidates is true.
 -- index: routing_queue_pkey, events_pkey, idx_subscription_pattern, subscriptions_pkey.
 -- planner: materialized claim, literal LIMIT, update by ctid, fenced lookup, literal array. Subscriptions are looked up
 -- once for each distinct pair of tenant and type, with one index probe for the type, for each of its first 15 ancestors

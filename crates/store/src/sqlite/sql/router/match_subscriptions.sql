@@ -1,7 +1,7 @@
--- role: router_worker Returns the active and verified subscriptions of the tenant ?1 (none: an empty text) that have
--- one of the patterns ?2, the probes of an event type. Executed once for each distinct pair of tenant and type of a
--- batch. A subscription with several matching patterns is returned several times: removing duplicates here would need a
--- temporary B-tree.
+-- role: router_worker
+-- Returns the active and verified subscriptions of the tenant ?1 (none: an empty text) that have one of the patterns
+-- ?2, the probes of an event type. Executed once for each distinct pair of tenant and type of a batch. A subscription
+-- with several matching patterns is returned several times: removing duplicates here would need a temporary B-tree.
 -- index: idx_subscription_pattern, primary key of subscriptions
 SELECT s.id, s.filter
 FROM rarray(?2) AS probe

@@ -2,8 +2,11 @@
 
 use Behavior::{DownSince, FailsSince, Healthy, Slow};
 use posthaste_core::outcome::Failure;
-use posthaste_core::subscription::NewSubscription;
+use posthaste_core::subscription::{NewSubscription, SealedSecret};
 use posthaste_testkit::fixtures::{callback, subscription};
+
+/// A signing secret of the standard form, with which a request can be shown.
+const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz";
 
 /// A receiver in the sample data and its subscription.
 #[derive(Debug)]
@@ -77,6 +80,7 @@ impl Receiver {
             callback_url: callback(self.url),
             description: Some(self.description.to_owned()),
             max_retry_limit: self.attempts_max,
+            secret: SealedSecret::new(SECRET),
             ..subscription(self.event_type)
         }
     }

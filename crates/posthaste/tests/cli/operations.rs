@@ -83,13 +83,18 @@ fn changes_by_people_are_listed() {
     let dev = Dev::start(&folder);
     dev.run(&["key", "create", "ann", "viewer"]).expect(0);
     let output = dev.run(&["audit", "list", "--action", "key_created"]).expect(0).stdout;
-    for words in
-        ["ADDRESS", "root", "127.0.0.1", "key_created", "keys/1", r#"{"name":"ann","role":"viewer"}"#]
-    {
+    for words in [
+        "ADDRESS",
+        "root",
+        "127.0.0.1",
+        "key_created",
+        "keys/1",
+        r#"{"name":"ann","role":"viewer","tenant":null}"#,
+    ] {
         assert!(output.contains(words), "{words} in {output}");
     }
     let listed = dev.json(&["audit", "list", "--limit", "1"]);
-    assert_eq!(listed["items"][0]["after"], json!({"name": "ann", "role": "viewer"}));
+    assert_eq!(listed["items"][0]["after"], json!({"name": "ann", "role": "viewer", "tenant": null}));
     assert!(
         dev.run(&["audit", "list", "--since", "9999-01-01T00:00:00Z"])
             .expect(0)

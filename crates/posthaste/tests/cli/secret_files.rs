@@ -58,6 +58,7 @@ fn every_secret_setting_can_be_in_a_file() {
             "POSTHASTE_SECRET_KEY" => "5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f",
             "POSTHASTE_BROKER_HEADERS" => "Authorization: Bearer hush\nX-Desk: hush",
             "POSTHASTE_DATABASE_PASSWORD_COMMAND" => "echo hush",
+            "POSTHASTE_EGRESS_PROXY" => "http://user:hush@proxy.example:3128",
             url => {
                 assert!(url.starts_with("POSTHASTE_DATABASE_URL"), "{url} needs a value in this test");
                 "postgres://user:hush@db/posthaste"

@@ -154,7 +154,9 @@ fn name_values(components: &mut Components) {
     let reasons = [
         Unmatched::CreatedLater,
         Unmatched::Deleted,
+        Unmatched::OtherTenant,
         Unmatched::OtherType,
+        Unmatched::Filtered,
         Unmatched::Paused,
         Unmatched::Unverified,
     ];

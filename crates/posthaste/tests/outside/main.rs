@@ -17,6 +17,7 @@ mod browser_subscription_form;
 mod browser_subscriptions;
 mod foreign_receiver;
 mod guides;
+mod imported;
 mod mentions;
 mod metrics;
 mod operations;

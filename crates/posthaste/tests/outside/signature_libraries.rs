@@ -5,39 +5,33 @@
 use crate::tools;
 use posthaste_core::signature::Ed25519Key;
 use posthaste_testkit::commands::Dev;
-use posthaste_testkit::direct::Direct;
 use posthaste_testkit::receiver::{Answer, Received, Receiver};
 use serde_json::{Map, Value, json};
 use std::io::Write as _;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 const PAYLOAD: &str = r#"{"id": 7, "amount": 1.10, "name": "Żółć €"}"#;
 
-/// A signature format, as stored, and the libraries that verify it.
+/// A signature format, its entry in `signatures`, and the libraries that verify it.
 struct Row {
     format: &'static str,
-    signatures: &'static str,
+    signature: &'static str,
     libraries: &'static [Library],
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Library {
+pub(crate) enum Library {
     Python,
     Node,
 }
 
 const ROWS: [Row; 6] = [
-    Row { format: "standard", signatures: r#"["standard"]"#, libraries: &[Library::Python, Library::Node] },
-    Row { format: "svix", signatures: r#"[{"preset":"svix"}]"#, libraries: &[Library::Python] },
-    Row {
-        format: "stripe",
-        signatures: r#"[{"preset":"stripe"}]"#,
-        libraries: &[Library::Python, Library::Node],
-    },
-    Row { format: "slack", signatures: r#"[{"preset":"slack"}]"#, libraries: &[Library::Python] },
-    Row { format: "github", signatures: r#"[{"preset":"github"}]"#, libraries: &[Library::Node] },
-    Row { format: "ed25519", signatures: r#"["standard_ed25519"]"#, libraries: &[Library::Python] },
+    Row { format: "standard", signature: "standard", libraries: &[Library::Python, Library::Node] },
+    Row { format: "svix", signature: "svix", libraries: &[Library::Python] },
+    Row { format: "stripe", signature: "stripe", libraries: &[Library::Python, Library::Node] },
+    Row { format: "slack", signature: "slack", libraries: &[Library::Python] },
+    Row { format: "github", signature: "github", libraries: &[Library::Node] },
+    Row { format: "ed25519", signature: "standard_ed25519", libraries: &[Library::Python] },
 ];
 
 impl Library {
@@ -57,7 +51,7 @@ impl Library {
     }
 
     /// Returns whether the library accepts a request, and the same request with a changed body.
-    fn verify(self, format: &str, secret: &str, request: &Received) -> (bool, bool) {
+    pub(crate) fn verify(self, format: &str, secret: &str, request: &Received) -> (bool, bool) {
         let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
             (name.as_str().to_owned(), Value::from(value.to_str().expect("text")))
         };
@@ -75,31 +69,18 @@ impl Library {
     }
 }
 
-/// Stores a format, and for Ed25519 a key. Returns the key with which receivers verify.
-async fn set_format(direct: &Direct, row: &Row, id: &str, secret: &str) -> String {
-    let key = Ed25519Key::from_seed([9; 32]);
-    let mut changes = format!("signatures = '{}'", row.signatures);
-    if row.format == "ed25519" {
-        let credentials = json!({"signing_keys": [{"key": key.reveal()}]});
-        let public_key = key.public_key();
-        changes.push_str(&format!(", credentials = '{credentials}', public_key = '{public_key}'"));
-    }
-    direct.force(&format!("UPDATE subscriptions SET {changes} WHERE id = {id}")).await;
-    if row.format == "ed25519" { key.public_key() } else { secret.to_owned() }
-}
-
 #[test]
 fn official_libraries_verify_our_requests() {
     let folder = tempfile::tempdir().expect("a folder");
     let dev = Dev::start(&folder);
-    let direct = Direct::sqlite(&folder.path().join(Path::new("posthaste-data/posthaste.db")));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     for row in &ROWS {
         let receiver = runtime.block_on(Receiver::start(Answer::to_challenge));
         let event_type = format!("format.{}", row.format);
-        let created = dev.json(&["subscription", "create", &event_type, &receiver.url("/hook")]);
-        let (id, secret) = (created["id"].to_string(), created["secret"].as_str().expect("a secret"));
-        let key = runtime.block_on(set_format(&direct, row, &id, secret));
+        let url = receiver.url("/hook");
+        let created = dev.json(&["subscription", "create", &event_type, &url, "--signature", row.signature]);
+        let key_field = if row.format == "ed25519" { "public_key" } else { "secret" };
+        let (id, key) = (created["id"].to_string(), created[key_field].as_str().expect("a key").to_owned());
         dev.run(&["subscription", "verify", &id]).expect(0);
         dev.run(&["event", "send", &event_type, "--payload", PAYLOAD]).expect(0);
         runtime.block_on(receiver.wait_for(2));

@@ -43,7 +43,7 @@ pub(crate) async fn every_change_names_its_key_and_address<S: Stores>(api: &Test
     let rotated = api.post("/v1/subscriptions/1/rotate-secret").key(&ann).expect(200).await;
     api.call("DELETE", "/v1/subscriptions/1").key(&ann).expect(204).await;
     let visitor = Visitor::sign_in(api, &ann).await;
-    let by_form = format!("event_type=b&callback_url={}", receiver.url("/"));
+    let by_form = format!("event_types=b&callback_url={}", receiver.url("/"));
     assert_eq!(visitor.press("/subscriptions", &by_form).await.status, 200);
     visitor.press("/subscriptions/2/pause", "").await;
     let (_, _, letter) = api.h.dead_letter("c").await;

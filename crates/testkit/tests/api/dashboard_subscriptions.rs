@@ -266,7 +266,7 @@ pub(crate) async fn a_url_is_verified_with_the_selected_method<S: Stores>(api: &
         ("cloudevents", "Verified: the receiver allows our origin, at most 0.5 requests per second"),
         ("asserted", "Verified: you vouch for the URL"),
     ] {
-        let fields = format!("event_type=a&callback_url={}", receiver.url("/hook"));
+        let fields = format!("event_types=a&callback_url={}", receiver.url("/hook"));
         let created = visitor.press("/subscriptions", &fields).await.text();
         has(&created, &offered);
         let (_, rest) = created.split_once("<h1>Subscription ").expect("its id");

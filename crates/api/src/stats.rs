@@ -159,8 +159,8 @@ impl IntoParams for Parameters {
     operation_id = "get_stats",
     summary = "Get statistics",
     description = "Returns the activity of the last hour or day, latency percentiles and the backlog. With `tenant`, \
-                   or with a key that is bound to a tenant, returns only what is counted per tenant: the backlog and the \
-                   attempts of its subscriptions that are not deleted, up to 1,000 of them.",
+                   or with a key that is bound to a tenant, returns only what is counted per tenant: the backlog and \
+                   the attempts of its subscriptions that are not deleted, up to 1,000 of them.",
     security(("api_key" = ["viewer"])),
     params(Parameters),
     responses((status = 200, description = "The statistics", body = StatsOrTenantStats)),

@@ -124,6 +124,7 @@ fn every_block_of_a_guide_is_run() {
             vec!["again", "connect", "fail", "first", "listen", "retry", "start", "subscribe", "verify"],
         ),
         ("docs/receivers.md", vec!["listen", "receiver", "try"]),
+        ("docs/requests.md", vec![]),
         ("docs/retries.md", vec!["limit", "requeue"]),
         ("docs/scaling.md", vec!["processes"]),
     ] {

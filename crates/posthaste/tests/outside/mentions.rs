@@ -5,7 +5,7 @@ use posthaste_testkit::commands::run;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-const PAGES: [&str; 20] = [
+const PAGES: [&str; 22] = [
     "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
@@ -14,12 +14,14 @@ const PAGES: [&str; 20] = [
     "docs/configuration.md",
     "docs/credentials.md",
     "docs/failover.md",
+    "docs/migrating.md",
     "docs/operations.md",
     "docs/orders.md",
     "docs/poolers.md",
     "docs/postgresql.md",
     "docs/quickstart.md",
     "docs/receivers.md",
+    "docs/requests.md",
     "docs/retries.md",
     "docs/runbook.md",
     "docs/scaling.md",

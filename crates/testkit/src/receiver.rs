@@ -19,9 +19,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// The timeout of [`Receiver::wait_for`].
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -339,3 +342,16 @@ fn respond(status: u16, headers: &[(String, String)], body: Vec<u8>) -> Response
 
 #[cfg(test)]
 mod tests;
+
+/// Accepts a TLS session. After a failed handshake, closes the connection only when the client has closed it: data of the
+/// client that is not read would reset the connection, and the client would not receive the alert.
+pub async fn accept_tls(acceptor: &TlsAcceptor, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    match acceptor.accept(stream).into_fallible().await {
+        Ok(session) => Ok(session),
+        Err((error, mut stream)) => {
+            stream.shutdown().await?;
+            tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
+            Err(error)
+        }
+    }
+}

@@ -14,8 +14,8 @@ use serde_json::Value;
 const CREATE_HELP: &str = "\
 Examples:
   posthaste subscription create order.paid https://shop.example/hook
-  posthaste subscription create https://shop.example/hook --type 'order.*' --type invoice.paid \\
-      --filter '{\"exact\":{\"region\":\"eu\"}}' --header 'X-Team: billing' --signature standard --signature github";
+  posthaste subscription create https://shop.example/hook --type 'order.*' --type invoice.paid
+  posthaste subscription create order.paid https://shop.example/hook --header 'X-Team: billing' --signature github";
 
 const UPDATE_HELP: &str = "\
 Fields without a flag are unchanged. A repeated flag replaces all previous values of its field.

@@ -1,7 +1,7 @@
 //! Tests of the receiver itself.
 
 use super::*;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncReadExt as _;
 
 fn post(path: &str, body: &str) -> Vec<u8> {
     let length = body.len();

@@ -6,7 +6,7 @@ use posthaste_core::saga::SagaStatus;
 use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::pipeline::{Rig, Setup};
-use posthaste_testkit::receiver::{Receiver, read_request};
+use posthaste_testkit::receiver::{Receiver, accept_tls, read_request};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -61,7 +61,7 @@ fn acceptor(authority: &Authority, version: &'static SupportedProtocolVersion) -
 
 /// Serves one connection, and reports the certificate of the client for each request.
 async fn serve(stream: TcpStream, acceptor: TlsAcceptor, presented: Presented) -> io::Result<()> {
-    let mut session = acceptor.accept(stream).await?;
+    let mut session = accept_tls(&acceptor, stream).await?;
     while read_request(&mut session).await?.is_some() {
         let chain = session.get_ref().1.peer_certificates();
         let certificate = chain.and_then(|chain| chain.first()).expect("a certificate");

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use posthaste_core::Timestamp;
 use posthaste_services::sender::{ClientIdentity, Exchange, OutgoingRequest, ReadUpTo, Sender};
-use posthaste_testkit::receiver::{Receiver, read_request};
+use posthaste_testkit::receiver::{Receiver, accept_tls, read_request};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -71,7 +71,7 @@ async fn serve(
     answer: &[u8],
     seen: mpsc::UnboundedSender<CertificateDer<'static>>,
 ) -> io::Result<()> {
-    let mut session = acceptor.accept(stream).await?;
+    let mut session = accept_tls(&acceptor, stream).await?;
     while read_request(&mut session).await?.is_some() {
         let presented = session.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let _ = seen.send(presented.expect("a certificate").clone().into_owned());

@@ -2,10 +2,11 @@
 //! is created or rotated; the worker decrypts it to sign requests. The keys are those of `POSTHASTE_SECRET_KEY`; nonces
 //! are arguments.
 //!
-//! Without a key, a secret is stored in plain text, `whsec_…`. With keys, it is encrypted with AES-256-GCM under the
-//! first one and stored as `v2:<key id>:<base64 of nonce, ciphertext and tag>`. The authenticated data contains the
-//! name of the column and the `secret_ref` of the row, so the text cannot be decrypted in another place. The key id
-//! selects the key, distinguishes a missing key from damaged data, and names the missing key without revealing it.
+//! Without a key, a secret is stored in plain text: `whsec_…`, or `plain:…` for other texts. With keys, it is
+//! encrypted with AES-256-GCM under the first one and stored as `v2:<key id>:<base64 of nonce, ciphertext and tag>`.
+//! The authenticated data contains the name of the column and the `secret_ref` of the row, so the text cannot be
+//! decrypted in another place. The key id selects the key, distinguishes a missing key from damaged data, and names
+//! the missing key without revealing it.
 //!
 //! Secrets in an earlier form, `v1:…` without the place or in plain text, are decrypted until they are encrypted again
 //! with [`SecretSealer::reseal`].
@@ -97,7 +98,7 @@ impl SecretSealer {
 
     fn seal_text(&self, text: String, place: SecretPlace, nonce: [u8; NONCE_LEN]) -> SealedSecret {
         SealedSecret::new(match &self.keys {
-            None => text,
+            None => plain_form(text),
             Some(keys) => keys.first().seal(text.into_bytes(), place, nonce),
         })
     }
@@ -116,8 +117,9 @@ impl SecretSealer {
 
     fn open_text(&self, sealed: &SealedSecret, place: SecretPlace) -> Result<String, UnsealError> {
         let Some((form, rest)) = Form::split(sealed.expose()) else {
+            let text = read_plain(sealed.expose()).ok_or(UnsealError::Damaged)?;
             return match self.plain {
-                PlainSecrets::Accepted => Ok(sealed.expose().to_owned()),
+                PlainSecrets::Accepted => Ok(text.to_owned()),
                 PlainSecrets::Refused => Err(UnsealError::Plain),
             };
         };
@@ -183,6 +185,24 @@ impl SecretSealer {
     fn is_newest(&self, sealed: &SealedSecret) -> bool {
         self.keys.as_ref().is_none_or(|keys| sealed.expose().starts_with(&keys.first().prefix(Form::Placed)))
     }
+}
+
+/// The beginning of a stored text that is not encrypted, unless the text shows that itself: a secret of Standard
+/// Webhooks (`whsec_…`), or credentials (`{…}`). Without the mark, a damaged encrypted text would be used as a secret.
+const PLAIN_MARK: &str = "plain:";
+
+fn shows_itself(text: &str) -> bool {
+    text.starts_with("whsec_") || text.starts_with('{')
+}
+
+/// Returns the form in which a text is stored without encryption.
+fn plain_form(text: String) -> String {
+    if shows_itself(&text) { text } else { format!("{PLAIN_MARK}{text}") }
+}
+
+/// Returns the text that was stored without encryption, or `None` if the stored form is another one.
+fn read_plain(stored: &str) -> Option<&str> {
+    stored.strip_prefix(PLAIN_MARK).or_else(|| shows_itself(stored).then_some(stored))
 }
 
 #[cfg(test)]

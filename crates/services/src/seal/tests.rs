@@ -201,9 +201,25 @@ fn malformed_secret_is_refused() {
             assert_eq!(opened, Err(UnsealError::Damaged), "{text}");
         }
     }
-    for text in ["", "hush"] {
-        let expected = Err(UnsealError::NotASecret(BadSecret::Length(text.len())));
-        assert_eq!(sealer(&[1]).open(&SealedSecret::new(text), HERE), expected, "{text}");
+    for text in ["", "hush", "v3:72cd6e84:AAAA"] {
+        assert_eq!(sealer(&[1]).open(&SealedSecret::new(text), HERE), Err(UnsealError::Damaged), "{text}");
+    }
+    let short = Err(UnsealError::NotASecret(BadSecret::Length(4)));
+    assert_eq!(sealer(&[1]).open(&SealedSecret::new("plain:hush"), HERE), short);
+}
+
+#[test]
+fn secrets_of_every_form_are_stored_without_a_key() {
+    let sealer = SecretSealer::new(None, PlainSecrets::Accepted);
+    for (text, stored) in [
+        ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+        ("a-secret-of-github", "plain:a-secret-of-github"),
+        ("plain:secret", "plain:plain:secret"),
+    ] {
+        let secret = SigningSecret::parse(text).expect("a secret");
+        let sealed = sealer.seal(&secret, HERE, NONCE);
+        assert_eq!(sealed.expose(), stored);
+        assert_eq!(sealer.open(&sealed, HERE), Ok(secret));
     }
 }
 

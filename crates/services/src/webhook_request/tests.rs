@@ -270,11 +270,11 @@ fn secrets_that_cannot_be_used_have_their_own_error() {
             Failure::SecretUnreadable,
         ),
         (
-            changed(|example| example.secrets.current = SealedSecret::new("plain text")),
+            changed(|example| example.secrets.current = SealedSecret::new("plain:hush")),
             Failure::SecretUnreadable,
         ),
         (
-            changed(|example| example.secrets.credentials = Some(SealedSecret::new("no JSON"))),
+            changed(|example| example.secrets.credentials = Some(SealedSecret::new("{no JSON"))),
             Failure::SecretUnreadable,
         ),
         (changed(|example| example.auth = Some(Auth::Bearer)), Failure::SecretUnreadable),

@@ -75,6 +75,7 @@ pub struct SqliteStore {
 struct Threads {
     /// The queues of all threads. `None` only during shutdown.
     queues: Option<Queues>,
+    /// The threads, the writer last.
     handles: Vec<JoinHandle<()>>,
     observer: Observer,
     log: Arc<LogState>,
@@ -93,14 +94,21 @@ struct Queues {
 }
 
 impl Drop for Threads {
+    /// Ends the readers before the writer: the last connection truncates and removes the log when it is closed, and two
+    /// connections that are closed at the same time may both leave it to the other.
     fn drop(&mut self) {
-        self.queues = None;
-        for handle in self.handles.drain(..) {
-            // The last clone of the store may have been dropped by a task on one of these threads.
-            if handle.thread().id() != std::thread::current().id() && handle.join().is_err() {
-                tracing::error!("a database thread panicked");
-            }
-        }
+        let writer_queue = self.queues.take().map(|queues| queues.writer);
+        let writer = self.handles.pop();
+        self.handles.drain(..).for_each(end);
+        drop(writer_queue);
+        writer.into_iter().for_each(end);
+    }
+}
+
+/// Waits for a thread. The last clone of the store may have been dropped by a task on this very thread.
+fn end(handle: JoinHandle<()>) {
+    if handle.thread().id() != std::thread::current().id() && handle.join().is_err() {
+        tracing::error!("a database thread panicked");
     }
 }
 

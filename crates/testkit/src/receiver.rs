@@ -343,8 +343,8 @@ fn respond(status: u16, headers: &[(String, String)], body: Vec<u8>) -> Response
 #[cfg(test)]
 mod tests;
 
-/// Accepts a TLS session. After a failed handshake, closes the connection only when the client has closed it: data of the
-/// client that is not read would reset the connection, and the client would not receive the alert.
+/// Accepts a TLS session. After a failed handshake, closes the connection only when the client has closed it: data of
+/// the client that is not read would reset the connection, and the client would not receive the alert.
 pub async fn accept_tls(acceptor: &TlsAcceptor, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
     match acceptor.accept(stream).into_fallible().await {
         Ok(session) => Ok(session),

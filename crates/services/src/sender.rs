@@ -167,8 +167,8 @@ impl Sender {
         let conversation = ExchangeAttempt { pool: &self.pool, origin, wanted, was_idle: None };
         match conversation.run(connection, request, progress).await {
             Ok(()) => Ok(()),
-            // With TLS 1.3, a receiver refuses a client certificate after the client has finished its handshake. If the
-            // connection then ends before the alert is read, the refusal cannot be distinguished from a lost connection.
+            // With TLS 1.3, a receiver refuses a client certificate after the client has finished its handshake. If
+            // the connection then ends before the alert is read, the refusal looks like a lost connection.
             Err(ExchangeError::Unsent | ExchangeError::Failed(Failure::ConnectFailed))
                 if identity.is_some() =>
             {
